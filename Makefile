@@ -1,0 +1,96 @@
+# One line of command for a person and for CI. Every target installs what it needs into .venv, once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --require-hashes -r
+
+# Folders that hold Python; the ones that are not there yet are skipped.
+SOURCES := $(wildcard src tests benchmarks examples)
+LOCKS := core build dev fuzz lock
+
+# Bounds: workers for `test`, wall-clock seconds for `soak`.
+TEST_WORKERS ?= 2
+SOAK_SECONDS ?= 1800
+
+STAMP_VENV := $(VENV)/.stamp-venv
+STAMP_CORE := $(VENV)/.stamp-core
+STAMP_DEV := $(VENV)/.stamp-dev
+STAMP_FUZZ := $(VENV)/.stamp-fuzz
+STAMP_LOCK := $(VENV)/.stamp-lock
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.SUFFIXES:
+.PHONY: help demo test check bench soak lock clean
+
+help: ## Show this list
+	@echo "FlowMesh: make <target>"
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(STAMP_CORE) ## Write a log, read it, damage it, see the damage found (core requirements only)
+	$(BIN)/python examples/demo_log.py
+
+test: $(STAMP_DEV) ## Run the tests, the long ones left out
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not soak" --ignore=tests/tidy tests
+
+check: $(STAMP_DEV) ## Lint, format, types, layers and house rules
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy $(SOURCES)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest tests/tidy
+
+bench: $(STAMP_DEV) ## Measure the log on this machine
+	$(BIN)/python -m benchmarks
+
+soak: $(STAMP_FUZZ) ## Run the long and random tests, for SOAK_SECONDS at most (default 1800)
+	$(BIN)/python -m pytest -m soak --hypothesis-profile=soak --timeout=$(SOAK_SECONDS) --session-timeout=$(SOAK_SECONDS) tests
+
+lock: $(STAMP_LOCK) ## Recompile the hashed requirements (UPGRADE=1 moves to the newest versions)
+	@cd requirements && for name in $(LOCKS); do \
+	    echo "locking $$name.txt"; \
+	    ../$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-emit-index-url \
+	        --no-emit-find-links --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+	        --output-file $$name.txt $$name.in >/dev/null || exit 1; \
+	done
+
+clean: ## Remove .venv, caches and build output
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the environment ---------------------------------------------------------
+
+$(STAMP_VENV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: FlowMesh needs Python 3.11 or newer, and '$(PYTHON)' is not that." >&2; \
+	    echo "       Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "error: '$(PYTHON)' cannot make virtual environments (modules venv, ensurepip)." >&2; \
+	    echo "       On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "==> making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(STAMP_CORE): $(STAMP_VENV) requirements/core.txt requirements/build.txt pyproject.toml
+	@echo "==> installing what FlowMesh needs to run"
+	@$(INSTALL) requirements/core.txt -r requirements/build.txt
+	@echo "==> installing FlowMesh itself, editable"
+	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+$(STAMP_DEV): $(STAMP_CORE) requirements/dev.txt
+	@echo "==> installing the development tools"
+	@$(INSTALL) requirements/dev.txt
+	@touch $@
+
+$(STAMP_FUZZ): $(STAMP_DEV) requirements/fuzz.txt
+	@echo "==> installing the fuzzer"
+	@$(INSTALL) requirements/fuzz.txt
+	@touch $@
+
+$(STAMP_LOCK): $(STAMP_VENV) requirements/lock.in
+	@echo "==> installing the resolver"
+	@if [ -f requirements/lock.txt ]; then $(INSTALL) requirements/lock.txt; else $(PIP) install -r requirements/lock.in; fi
+	@touch $@

@@ -1,0 +1,1 @@
+"""Bytes to values and back, one module for each format. Nothing here opens, reads or writes a file."""

@@ -1,0 +1,7 @@
+"""CRC32C, the checksum of every FlowMesh file. It guards against accidents; against intent there is the hash chain."""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+__all__ = ["crc32c"]

@@ -1,0 +1,163 @@
+"""The writer thread: owns every log that is appended to, gathers what waits, and commits it in rounds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, TypeVar
+
+from flowmesh.base.durability import Policy
+from flowmesh.base.errors import Closed, StorageFailed
+from flowmesh.base.limits import COMMIT_BYTES_MAX, WRITER_QUEUE_BYTES_MAX
+from flowmesh.format.batch import Batch
+from flowmesh.log.appender import Appender
+from flowmesh.log.commit import Completion, Done, Result, Submission, commit, sync, sync_one_by_one
+from flowmesh.ports.clock import Clock
+
+T = TypeVar("T")
+_SYNC_THREADS = 4
+
+
+class _Call(NamedTuple):
+    run: Callable[[], None]
+
+
+def deliver_here(completions: Sequence[Completion]) -> None:
+    """Calls back on the writer thread itself: right for callers that only set a future or an event."""
+    for done, results in completions:
+        done(results)
+
+
+class WriterThread:
+    """One thread for all logs of a node. While a write or an fsync is under way new appends gather; the next round
+    takes them all. `deliver` gets a round's answers in one piece, so that an event loop is woken once for all."""
+
+    def __init__(self, clock: Clock, deliver: Callable[[Sequence[Completion]], None] = deliver_here) -> None:
+        self._clock = clock
+        self._deliver = deliver
+        self._inbox: SimpleQueue[Submission | _Call | None] = SimpleQueue()
+        self._room = threading.Condition()
+        self._queued_bytes = 0
+        self._closed = False
+        self._due_ns: dict[int, tuple[int, Appender]] = {}
+        self._syncers = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="flowmesh-sync")
+        self._thread = threading.Thread(target=self._run, name="flowmesh-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._queued_bytes
+
+    def submit(self, log: Appender, group: Sequence[Batch], done: Done) -> None:
+        """Holds the caller back while too much waits; an event loop looks at `queued_bytes` first."""
+        submission = Submission(log, group, done)
+        size = submission.size
+        with self._room:
+            while self._queued_bytes and self._queued_bytes + size > WRITER_QUEUE_BYTES_MAX and not self._closed:
+                self._room.wait()
+            if self._closed:
+                raise Closed("the writer is closed; nothing was appended.")
+            self._queued_bytes += size
+            self._inbox.put(submission)
+
+    def append(self, log: Appender, group: Sequence[Batch]) -> Future[Sequence[Result]]:
+        """`submit` for callers that wait on a future. Single batches that failed are errors among its results."""
+        future: Future[Sequence[Result]] = Future()
+        self.submit(log, group, future.set_result)
+        return future
+
+    def call(self, function: Callable[[], T]) -> Future[T]:
+        """Runs something on the thread that owns the logs: a trim, a roll, a close."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:  # noqa: BLE001 (it belongs to whoever waits for the future)
+                future.set_exception(error)
+
+        with self._room:
+            if self._closed:
+                raise Closed("the writer is closed.")
+            self._inbox.put(_Call(run))
+        return future
+
+    def close(self) -> None:
+        """Finishes what waits, syncs what is due, and ends the thread. The logs stay with their owner, to be closed."""
+        with self._room:
+            if not self._closed:
+                self._closed = True
+                self._inbox.put(None)
+                self._room.notify_all()
+        self._thread.join()
+        self._syncers.shutdown()
+
+    # --- on the thread ------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            waiting, calls, running = self._gather()
+            if waiting:
+                self._deliver(self._commit(waiting))
+            for call in calls:
+                call.run()
+            self._sync_due(everything=not running)
+
+    def _gather(self) -> tuple[list[Submission], list[_Call], bool]:
+        """Everything that waits, up to one commit's size. A call ends the round, so that nothing overtakes it."""
+        waiting: list[Submission] = []
+        size = 0
+        item = self._next(block=True)
+        while isinstance(item, Submission):
+            waiting.append(item)
+            size += item.size
+            item = self._next(block=False) if size < COMMIT_BYTES_MAX else _NOTHING
+        calls = [item] if isinstance(item, _Call) else []
+        return waiting, calls, item is not None
+
+    def _next(self, *, block: bool) -> Submission | _Call | object | None:
+        try:
+            return self._inbox.get(block, self._patience() if block else None)
+        except Empty:
+            return _NOTHING
+
+    def _patience(self) -> float | None:
+        """How long the thread may sleep before an interval log has to be synced."""
+        if not self._due_ns:
+            return None
+        first = min(due for due, _ in self._due_ns.values())
+        return max(first - self._clock.monotonic_ns(), 0) / 1e9
+
+    def _commit(self, waiting: list[Submission]) -> list[Completion]:
+        completions = commit(waiting, self._sync_files)
+        with self._room:
+            self._queued_bytes -= sum(item.size for item in waiting)
+            self._room.notify_all()
+        for log in {id(item.log): item.log for item in waiting}.values():
+            durability = log.options.durability
+            if durability.policy is Policy.INTERVAL and log.dirty:
+                due = self._clock.monotonic_ns() + durability.interval_ms * 1_000_000
+                self._due_ns.setdefault(id(log), (due, log))
+        return completions
+
+    def _sync_due(self, *, everything: bool) -> None:
+        now = self._clock.monotonic_ns()
+        due = [key for key, (at, _) in self._due_ns.items() if everything or at <= now]
+        sync([self._due_ns.pop(key)[1] for key in due], self._sync_files)
+
+    def _sync_files(self, logs: Sequence[Appender]) -> None:
+        """Several logs are synced side by side; one alone without a detour through another thread."""
+        if len(logs) < 2:
+            sync_one_by_one(logs)
+            return
+        for future in [self._syncers.submit(log.sync_file) for log in logs]:
+            try:
+                future.result()
+            except StorageFailed:
+                continue
+
+
+_NOTHING = object()

@@ -1,0 +1,91 @@
+"""Group commit: one round takes everything that waits, writes it log by log, syncs once for each log, and answers.
+
+The same rounds run under the host's writer thread and in the simulator; only who calls them, and how several logs are
+synced at once, differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from flowmesh.base.durability import Policy
+from flowmesh.base.errors import FlowMeshError, StorageFailed
+from flowmesh.format.batch import Batch
+from flowmesh.format.block import OVERHEAD
+from flowmesh.log.appender import Appended, Appender
+
+Result = Appended | FlowMeshError
+Done = Callable[[Sequence[Result]], None]
+SyncFiles = Callable[[Sequence[Appender]], None]
+
+
+class Submission(NamedTuple):
+    log: Appender
+    group: Sequence[Batch]
+    done: Done
+
+    @property
+    def size(self) -> int:
+        return sum(batch.size + OVERHEAD for batch in self.group)
+
+
+class Completion(NamedTuple):
+    done: Done
+    results: Sequence[Result]
+
+
+def sync_one_by_one(logs: Sequence[Appender]) -> None:
+    """Runs the blocking half of each log's sync. A log that fails keeps its own failure; the others go on."""
+    for log in logs:
+        try:
+            log.sync_file()
+        except StorageFailed:
+            continue
+
+
+def commit(waiting: Sequence[Submission], sync_files: SyncFiles = sync_one_by_one) -> list[Completion]:
+    """One round. What it returns may be acknowledged: the policy of each log has been satisfied."""
+    by_log: dict[int, list[Submission]] = {}
+    for submission in waiting:
+        by_log.setdefault(id(submission.log), []).append(submission)
+    completions: list[Completion] = []
+    written: list[tuple[Appender, list[Submission], list[Result]]] = []
+    for submissions in by_log.values():
+        log = submissions[0].log
+        if log.options.durability.policy is Policy.ALWAYS:
+            completions += [Completion(item.done, _each_alone(log, item.group)) for item in submissions]
+        else:
+            written.append((log, submissions, log.write([batch for item in submissions for batch in item.group])))
+    sync([log for log, _, _ in written if log.options.durability.acks_after_sync], sync_files)
+    for log, submissions, results in written:
+        failure = log.failure
+        if failure is not None:
+            results = [failure] * len(results)
+        first = 0
+        for item in submissions:
+            completions.append(Completion(item.done, results[first : first + len(item.group)]))
+            first += len(item.group)
+    return completions
+
+
+def sync(logs: Sequence[Appender], sync_files: SyncFiles) -> None:
+    """Makes what was written to these logs durable and visible. Failures stay with their logs."""
+    dirty = [log for log in logs if log.dirty and log.failure is None]
+    sync_files(dirty)
+    for log in dirty:
+        if log.failure is None:
+            try:
+                log.complete_sync()
+            except StorageFailed:
+                continue
+
+
+def _each_alone(log: Appender, group: Sequence[Batch]) -> list[Result]:
+    """Policy `always`: no append shares its fsync."""
+    results: list[Result] = []
+    for batch in group:
+        (result,) = log.write([batch])
+        sync([log], sync_one_by_one)
+        results.append(log.failure or result)
+    return results

@@ -1,0 +1,1 @@
+"""What the cores need from the world, as Protocols: time, disk, writer, entropy. No implementation lives here."""
