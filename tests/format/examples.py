@@ -2,10 +2,11 @@
 
 from array import array
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from flowmesh.base.times import NANOSECONDS, UNSTAMPED
-from flowmesh.format import batch, block, chain, checkpoint, columns, floor, index, mark, segment
+from flowmesh.format import batch, block, chain, checkpoint, columns, floor, frame, index, mark, segment, snapshot
 
 CREATED_NS = 1_767_225_600 * NANOSECONDS
 """2026-01-01T00:00:00Z."""
@@ -40,8 +41,13 @@ INDEX = index.encode(INDEX_HEADER, *INDEX_COLUMNS)
 MARK = mark.DurableMark(True, 1, END_POSITION, 1, BLOCK_HASH)
 FLOOR = floor.Floor(2, 1, SEGMENT_HASH.hex(), BLOCK_HASH.hex())
 
+SNAPSHOT = snapshot.Snapshot(1, CHAIN.hash, 1, BLOCK_HASH, b"\x80")
+
 SIGNING_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 CHECKPOINT = checkpoint.sign(SIGNING_KEY, CHAIN.hash, 1, BLOCK_HASH, APPENDED_NS)
+
+REQUEST_HEADER = msgspec.msgpack.encode({"tenant": "acme", "namespace": "shop", "name": "orders", "key": b"a"})
+FRAME = frame.encode(frame.FrameKind.REQUEST, 21, 7, REQUEST_HEADER, b"paid", flags=frame.FrameFlag.MERGE)
 
 STORED: dict[str, bytes] = {
     "segment": SEGMENT,
@@ -53,5 +59,7 @@ STORED: dict[str, bytes] = {
     "chain": chain.encode(CHAIN),
     "floor": floor.encode(FLOOR),
     "checkpoint": checkpoint.encode(CHECKPOINT),
+    "frame": FRAME,
+    "snapshot": snapshot.encode(SNAPSHOT),
 }
 """The example of each format page, as the encoder writes it."""

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from flowmesh.base import limits
-from flowmesh.format import batch, block, index, mark, segment
+from flowmesh.format import batch, block, frame, index, mark, segment
+from flowmesh.operations.table import OPERATIONS
+from flowmesh.streams.producers import REMEMBERED_BATCHES
 from tests.format.examples import STORED
 
 PAGES = Path(__file__).parents[2] / "docs" / "formats"
@@ -49,6 +51,7 @@ def test_example_is_what_the_encoder_makes(name: str) -> None:
         ("batch", batch.HEADER_SIZE),
         ("index", index.HEADER_SIZE),
         ("durable-mark", mark.SIZE),
+        ("frame", frame.PREFIX_SIZE),
     ],
 )
 def test_table_adds_up_to_the_size_of_the_code(name: str, size: int) -> None:
@@ -110,3 +113,29 @@ def test_page_has_all_its_parts(name: str) -> None:
     text = page(name)
     for part in ("**Version.**", "## Invariants", "## Example", "## Downsides", "little-endian"):
         assert part in text, part
+
+
+def test_frame_page_lists_every_kind_flag_and_operation() -> None:
+    text = page("frame")
+    for kind in frame.FrameKind:
+        assert f"| {kind.value} {kind.name.lower()} |" in text
+    for flag in frame.FrameFlag:
+        assert f"{flag.value} {flag.name.lower()}" in text if flag.name else False
+    for operation in OPERATIONS:
+        assert f"| {operation.code} | `{operation.name}` |" in text
+
+
+def test_frame_page_states_the_limits() -> None:
+    assert limits.FRAME_BYTES_MAX == 33 * limits.MIB + limits.KIB
+    assert limits.FRAME_HEADER_BYTES_MAX == limits.MIB
+    assert limits.FRAME_REPLY_BYTES_MAX == 97 * limits.MIB
+    assert limits.RECORD_BYTES_MAX == 16 * limits.MIB
+    text = page("frame")
+    assert f"| records in a batch | {limits.REQUEST_RECORDS_MAX:,} |" in text
+    assert f"| subscriptions of a connection | {limits.SUBSCRIPTIONS_PER_CONNECTION_MAX} |" in text
+    assert f"more than {limits.IN_FLIGHT_PER_CONNECTION_MAX:,} of them or 32 MiB" in text
+    assert limits.IN_FLIGHT_BYTES_PER_CONNECTION_MAX == 32 * limits.MIB
+    assert (limits.FRAME_HELLO_MS, limits.FRAME_UNFINISHED_MS, limits.FRAME_IDLE_MS) == (10_000, 60_000, 600_000)
+    assert limits.SUBSCRIPTION_STALL_MS == 30_000
+    assert f"({limits.READ_WAIT_MS_MAX:,} at most)" in text
+    assert REMEMBERED_BATCHES == 5

@@ -1,6 +1,7 @@
 """Arbitrary and mutated bytes into every parser: out come values, or FlowMesh's own errors."""
 
 import importlib.util
+import json
 import struct
 import subprocess
 import sys
@@ -83,8 +84,6 @@ def test_bodies_of_small_words(name: str, data: bytes) -> None:
 )
 def test_documents_with_a_strange_field(name: str, value: object, data: st.DataObject) -> None:
     """The right JSON but for one field, which holds anything that JSON can."""
-    import json
-
     fields = json.loads(parsers.seeds(name)[0].read_bytes())
     fields[data.draw(st.sampled_from(sorted(fields)))] = value
     survive(name, json.dumps(fields).encode())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flowmesh.base.times import UNSTAMPED
-from flowmesh.format import batch, block, chain, checkpoint, columns, floor, index, mark, segment
+from flowmesh.format import batch, block, chain, checkpoint, columns, floor, index, mark, segment, snapshot
 from tests.format import examples
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -63,6 +63,14 @@ def test_index(path: Path) -> None:
     held = index.decode(data)
     assert held is not None
     assert index.encode(*held) == data
+
+
+@pytest.mark.parametrize("path", golden("snapshot"), ids=path_id)
+def test_snapshot(path: Path) -> None:
+    data = path.read_bytes()
+    held = snapshot.decode(data)
+    assert held is not None
+    assert snapshot.encode(held) == data
 
 
 @pytest.mark.parametrize("path", golden("batch"), ids=path_id)

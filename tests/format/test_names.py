@@ -36,6 +36,7 @@ def test_there_is_no_such_segment_number(number: int) -> None:
         ("floor.json", FileKind.FLOOR),
         ("durable.mark", FileKind.MARK),
         ("lock", FileKind.LOCK),
+        ("snapshot-00000000000000000042.bin", FileKind.SNAPSHOT),
         ("chain.json.tmp", FileKind.TEMPORARY),
         ("segment-000001.log.tmp", FileKind.TEMPORARY),
         ("segment-000001.idx.tmp", FileKind.TEMPORARY),
@@ -49,6 +50,7 @@ def test_fixed_and_temporary_names(name: str, kind: FileKind) -> None:
     "name",
     [
         "",
+        "snapshot-42.bin",
         "segment-000000.log",
         "segment-00001.log",
         "segment-0000001.log",

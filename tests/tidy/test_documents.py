@@ -5,7 +5,7 @@ import pytest
 from tests.tidy import documents
 from tests.tidy.tree import ROOT, SourceFile, markdown_files
 
-INDEX_PAGES = ("ARCHITECTURE.md", "docs/README.md")
+INDEX_PAGES = ("ARCHITECTURE.md", "docs/README.md", "docs/decisions/README.md")
 INDEXED = ("docs/formats", "docs/decisions")
 
 

@@ -30,7 +30,7 @@ class Durability:
             return ALWAYS
         if name == Policy.BATCH and not milliseconds:
             return BATCH
-        if name == Policy.INTERVAL and milliseconds.isascii() and milliseconds.isdigit():
+        if name == Policy.INTERVAL and milliseconds.isascii() and milliseconds.isdigit() and len(milliseconds) < 9:
             interval_ms = int(milliseconds)
             if 1 <= interval_ms <= INTERVAL_MS_MAX:
                 return cls(Policy.INTERVAL, interval_ms)

@@ -21,6 +21,18 @@ class ErrorCode(StrEnum):
     DISK_FULL = "DISK_FULL"
     STORAGE_FAILED = "STORAGE_FAILED"
     CLOSED = "CLOSED"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    FORBIDDEN = "FORBIDDEN"
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    TOO_MANY_REQUESTS = "TOO_MANY_REQUESTS"
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    UNKNOWN_COMMAND = "UNKNOWN_COMMAND"
+    OUT_OF_ORDER_SEQUENCE = "OUT_OF_ORDER_SEQUENCE"
+    PRODUCER_FENCED = "PRODUCER_FENCED"
+    SUBSCRIPTION_STALLED = "SUBSCRIPTION_STALLED"
+    TIMED_OUT = "TIMED_OUT"
+    UNAVAILABLE = "UNAVAILABLE"
+    INTERNAL = "INTERNAL"
 
 
 class FlowMeshError(Exception):
@@ -104,3 +116,75 @@ class Closed(FlowMeshError):
     """The log or the writer was closed before this could be done."""
 
     code = ErrorCode.CLOSED
+
+
+class Unauthenticated(FlowMeshError):
+    """There is no token, or it is not one that this node knows, or it has expired. Which of these is not said."""
+
+    code = ErrorCode.UNAUTHENTICATED
+
+
+class Forbidden(FlowMeshError):
+    """The token is good, and does not allow this."""
+
+    code = ErrorCode.FORBIDDEN
+
+
+class AlreadyExists(FlowMeshError):
+    """Something of that name is there."""
+
+    code = ErrorCode.ALREADY_EXISTS
+
+
+class TooManyRequests(FlowMeshError):
+    """Slow down; the same call may succeed later."""
+
+    code = ErrorCode.TOO_MANY_REQUESTS
+
+
+class LimitExceeded(FlowMeshError):
+    """A quota of the tenant or the node is used up."""
+
+    code = ErrorCode.LIMIT_EXCEEDED
+
+
+class UnknownCommand(FlowMeshError):
+    """No operation has that name or number."""
+
+    code = ErrorCode.UNKNOWN_COMMAND
+
+
+class OutOfOrderSequence(FlowMeshError):
+    """A producer's batch came before one that has to come first, or is too old to be recognised."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE
+
+
+class ProducerFenced(FlowMeshError):
+    """A newer producer with the same id has taken over."""
+
+    code = ErrorCode.PRODUCER_FENCED
+
+
+class SubscriptionStalled(FlowMeshError):
+    """The subscriber stopped acknowledging; it may go on by reading from the offset that is named."""
+
+    code = ErrorCode.SUBSCRIPTION_STALLED
+
+
+class TimedOut(FlowMeshError):
+    """No answer in time: whether the operation took place is unknown."""
+
+    code = ErrorCode.TIMED_OUT
+
+
+class Unavailable(FlowMeshError):
+    """The node is starting, stopping or overloaded; try again, or try another node."""
+
+    code = ErrorCode.UNAVAILABLE
+
+
+class Internal(FlowMeshError):
+    """A fault of FlowMesh itself. Details are in the node's log, never in the answer."""
+
+    code = ErrorCode.INTERNAL

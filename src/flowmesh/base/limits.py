@@ -47,3 +47,53 @@ WRITER_QUEUE_BYTES_MAX = 256 * MIB
 """The most that may wait for a writer before submitters are held back."""
 
 INTERVAL_MS_MAX = 60_000
+
+SNAPSHOT_BYTES = 64 * MIB
+"""A machine's snapshot is written each time so much has been appended: what has to be folded again after a crash."""
+
+# --- the node and its wires -----------------------------------------------------------------------------------------
+
+PARTITIONS_MAX = 256
+"""Of one stream."""
+STREAMS_PER_TENANT_MAX = 1_000
+TOKENS_PER_TENANT_MAX = 1_000
+TENANTS_MAX = 1_000
+
+REQUEST_BYTES_MAX = 32 * MIB
+"""The body of a request, on every wire, after any decompression."""
+REQUEST_RECORDS_MAX = 1_000_000
+RECORD_BYTES_MAX = 16 * MIB
+HEADER_NAME_BYTES_MAX = 1_024
+CONNECTIONS_MAX = 12_000
+IN_FLIGHT_PER_CONNECTION_MAX = 10_000
+READ_WAIT_MS_MAX = 60_000
+READ_RECORDS_MAX = 1_000_000
+SUBSCRIPTION_WINDOW_MAX = 1_000_000
+SUBSCRIPTION_STALL_MS = 30_000
+"""How long a subscriber may leave its window full before the node stops pushing to it."""
+SUBSCRIPTIONS_PER_CONNECTION_MAX = 100
+
+# --- frames and their connections -----------------------------------------------------------------------------------
+
+FRAME_HEADER_BYTES_MAX = 1 * MIB
+FRAME_BYTES_MAX = REQUEST_BYTES_MAX + FRAME_HEADER_BYTES_MAX + KIB
+"""Of a request; what a node sends may be as large as one block."""
+FRAME_REPLY_BYTES_MAX = BATCH_BYTES_MAX + REQUEST_BYTES_MAX + MIB
+"""What a client has to take: a read's worth of blocks, or a single one of the largest size."""
+FRAME_READ_BYTES_MAX = 32 * MIB
+"""The most that a read over frames may ask for."""
+FRAME_HELLO_BYTES_MAX = 8 * KIB
+"""A frame from somebody who has not said yet who it is."""
+FRAME_HELLO_MS = 10_000
+"""How long a new connection may take to say who it is."""
+FRAME_UNFINISHED_MS = 60_000
+"""How long the bytes of one frame may take to arrive."""
+FRAME_IDLE_MS = 600_000
+"""How long a connection may be silent. A client that has nothing to say pings."""
+FRAMES_UNFINISHED_BYTES_MAX = 512 * MIB
+"""What all connections together may hold of frames that are not whole yet."""
+IN_FLIGHT_BYTES_PER_CONNECTION_MAX = 32 * MIB
+WRITE_BUFFER_BYTES = 1 * MIB
+"""Replies that wait for a slow reader; beyond it no more of its requests are taken."""
+READS_PER_CONNECTION_MAX = 4
+"""That hold data at the same time; those that wait for data are not counted."""

@@ -92,7 +92,8 @@ def decode_prefix(data: Buffer, position: int = 0) -> BlockHeader:
 
 def crc_is_right(entry: memoryview) -> bool:
     """Whether the checksum at the end of `entry` covers all that stands before it."""
-    return len(entry) > CRC.size and crc32c(entry[: -CRC.size]) == int.from_bytes(entry[-CRC.size :], "little")
+    covered = len(entry) - CRC.size
+    return covered > 0 and crc32c(entry[:covered]) == CRC.unpack_from(entry, covered)[0]
 
 
 def hash_is_right(header: BlockHeader, data: Buffer) -> bool:

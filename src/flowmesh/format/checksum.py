@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from crc32c import crc32c
+from fastcrc.crc32 import iscsi as crc32c
 
 __all__ = ["crc32c"]

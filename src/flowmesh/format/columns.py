@@ -22,6 +22,8 @@ if sys.byteorder != "little":
 
 Header = tuple[bytes, bytes]
 _EMPTY = memoryview(b"")
+# Plain numbers: an operator of IntFlag builds an enum member, which costs more than mapping a column does.
+_TIMES, _VALUE_NULLS, _KEYS, _KEY_NULLS, _HEADERS = map(int, ColumnFlag)
 TIME_BOUND = 2**62
 """Record times lie inside ± this, so that the difference of any two fits a delta."""
 
@@ -104,11 +106,11 @@ def encode(
     key_part = _encode_bytes(keys, "keys") if keys is not None else _ABSENT
     header_bounds, name_part, header_part = _encode_headers(headers)
     flags = (
-        (ColumnFlag.TIMES if time_deltas else 0)
-        | (ColumnFlag.VALUE_NULLS if value_part.present else 0)
-        | (ColumnFlag.KEYS if key_part.offsets else 0)
-        | (ColumnFlag.KEY_NULLS if key_part.present else 0)
-        | (ColumnFlag.HEADERS if header_bounds else 0)
+        (_TIMES if time_deltas else 0)
+        | (_VALUE_NULLS if value_part.present else 0)
+        | (_KEYS if key_part.offsets else 0)
+        | (_KEY_NULLS if key_part.present else 0)
+        | (_HEADERS if header_bounds else 0)
     )
     values_and_keys = (value_part.present, value_part.offsets, key_part.present, key_part.offsets)
     fixed = (time_deltas, *values_and_keys, header_bounds, name_part.offsets, header_part.offsets)
@@ -220,13 +222,13 @@ def decode(batch: Batch) -> Columns:
     if header.kind == BatchKind.FOREIGN:
         raise BadRequest("a foreign batch has no columns; read its bytes.", field="kind")
     cursor, count, flags = _Cursor(unpacked_body(batch)), header.count, header.flags
-    deltas = cursor.take(8 * count).cast("q") if flags & ColumnFlag.TIMES else None
-    value_nulls = cursor.take(_bitmap_bytes(count)) if flags & ColumnFlag.VALUE_NULLS else None
+    deltas = cursor.take(8 * count).cast("q") if flags & _TIMES else None
+    value_nulls = cursor.take(_bitmap_bytes(count)) if flags & _VALUE_NULLS else None
     value_offsets = cursor.offsets(count)
-    key_nulls = cursor.take(_bitmap_bytes(count)) if flags & ColumnFlag.KEY_NULLS else None
-    key_offsets = cursor.offsets(count) if flags & ColumnFlag.KEYS else None
+    key_nulls = cursor.take(_bitmap_bytes(count)) if flags & _KEY_NULLS else None
+    key_offsets = cursor.offsets(count) if flags & _KEYS else None
     bounds = names = header_values = None
-    if flags & ColumnFlag.HEADERS:
+    if flags & _HEADERS:
         bounds = cursor.offsets(count)
         names = BytesColumn(None, cursor.offsets(bounds[count]), _EMPTY)
         header_values = BytesColumn(None, cursor.offsets(bounds[count]), _EMPTY)

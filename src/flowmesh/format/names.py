@@ -12,6 +12,7 @@ FLOOR = "floor.json"
 MARK = "durable.mark"
 LOCK = "lock"
 TEMPORARY = ".tmp"
+_SNAPSHOT = re.compile(r"snapshot-([0-9]{20})\.bin")
 _NUMBERED = re.compile(r"segment-([0-9]{6,9})\.(log|idx)")
 
 
@@ -22,6 +23,7 @@ class FileKind(StrEnum):
     FLOOR = "floor"
     MARK = "mark"
     LOCK = "lock"
+    SNAPSHOT = "snapshot"
     TEMPORARY = "temporary"
     STRAY = "stray"
 
@@ -38,10 +40,16 @@ def index_name(number: int) -> str:
     return f"segment-{number:06d}.idx"
 
 
+def snapshot_name(end_offset: int) -> str:
+    return f"snapshot-{end_offset:020d}.bin"
+
+
 def classify(name: str) -> tuple[FileKind, int]:
     """What a file is by its name alone, and its segment number (0 where it has none)."""
     if name in _FIXED:
         return _FIXED[name], 0
+    if _SNAPSHOT.fullmatch(name):
+        return FileKind.SNAPSHOT, 0
     if name.endswith(TEMPORARY):
         return FileKind.TEMPORARY, 0
     match = _NUMBERED.fullmatch(name)

@@ -144,6 +144,9 @@ class RealDisk:
     def remove(self, path: str) -> None:
         os.unlink(path)
 
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

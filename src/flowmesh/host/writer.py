@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,12 +12,11 @@ from typing import NamedTuple, TypeVar
 from flowmesh.base.durability import Policy
 from flowmesh.base.errors import Closed, StorageFailed
 from flowmesh.base.limits import COMMIT_BYTES_MAX, WRITER_QUEUE_BYTES_MAX
-from flowmesh.format.batch import Batch
-from flowmesh.log.appender import Appender
-from flowmesh.log.commit import Completion, Done, Result, Submission, commit, sync, sync_one_by_one
+from flowmesh.log.commit import Committed, Completion, Done, Item, Result, Submission, commit, sync, sync_one_by_one
 from flowmesh.ports.clock import Clock
 
 T = TypeVar("T")
+logger = logging.getLogger("flowmesh.writer")
 _SYNC_THREADS = 4
 
 
@@ -27,7 +27,10 @@ class _Call(NamedTuple):
 def deliver_here(completions: Sequence[Completion]) -> None:
     """Calls back on the writer thread itself: right for callers that only set a future or an event."""
     for done, results in completions:
-        done(results)
+        try:
+            done(results)
+        except Exception:
+            logger.exception("whoever waited for an append failed to take the answer; all others get theirs")
 
 
 class WriterThread:
@@ -41,7 +44,7 @@ class WriterThread:
         self._room = threading.Condition()
         self._queued_bytes = 0
         self._closed = False
-        self._due_ns: dict[int, tuple[int, Appender]] = {}
+        self._due_ns: dict[int, tuple[int, Committed]] = {}
         self._syncers = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="flowmesh-sync")
         self._thread = threading.Thread(target=self._run, name="flowmesh-writer", daemon=True)
         self._thread.start()
@@ -50,7 +53,7 @@ class WriterThread:
     def queued_bytes(self) -> int:
         return self._queued_bytes
 
-    def submit(self, log: Appender, group: Sequence[Batch], done: Done) -> None:
+    def submit(self, log: Committed, group: Sequence[Item], done: Done) -> None:
         """Holds the caller back while too much waits; an event loop looks at `queued_bytes` first."""
         submission = Submission(log, group, done)
         size = submission.size
@@ -62,10 +65,16 @@ class WriterThread:
             self._queued_bytes += size
             self._inbox.put(submission)
 
-    def append(self, log: Appender, group: Sequence[Batch]) -> Future[Sequence[Result]]:
+    def append(self, log: Committed, group: Sequence[Item]) -> Future[Sequence[Result]]:
         """`submit` for callers that wait on a future. Single batches that failed are errors among its results."""
         future: Future[Sequence[Result]] = Future()
-        self.submit(log, group, future.set_result)
+
+        def done(results: Sequence[Result]) -> None:
+            # Whoever gave up waiting must not stop the thread that all others wait for.
+            if future.set_running_or_notify_cancel():
+                future.set_result(results)
+
+        self.submit(log, group, done)
         return future
 
     def call(self, function: Callable[[], T]) -> Future[T]:
@@ -73,6 +82,8 @@ class WriterThread:
         future: Future[T] = Future()
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(function())
             except BaseException as error:  # noqa: BLE001 (it belongs to whoever waits for the future)
@@ -132,7 +143,7 @@ class WriterThread:
         return max(first - self._clock.monotonic_ns(), 0) / 1e9
 
     def _commit(self, waiting: list[Submission]) -> list[Completion]:
-        completions = commit(waiting, self._sync_files)
+        completions = self._round(waiting)
         with self._room:
             self._queued_bytes -= sum(item.size for item in waiting)
             self._room.notify_all()
@@ -143,12 +154,22 @@ class WriterThread:
                 self._due_ns.setdefault(id(log), (due, log))
         return completions
 
+    def _round(self, waiting: list[Submission]) -> list[Completion]:
+        """A commit, and a net below it: what nobody foresaw fails the logs of this round, and never this thread."""
+        try:
+            return commit(waiting, self._sync_files)
+        except Exception as error:
+            logger.exception("a commit failed in an unforeseen way; its logs take no more appends")
+            for item in waiting:
+                item.log.poison(f"{type(error).__name__} in a commit")
+            return [Completion(item.done, [item.log.failure] * len(item.group)) for item in waiting]
+
     def _sync_due(self, *, everything: bool) -> None:
         now = self._clock.monotonic_ns()
         due = [key for key, (at, _) in self._due_ns.items() if everything or at <= now]
         sync([self._due_ns.pop(key)[1] for key in due], self._sync_files)
 
-    def _sync_files(self, logs: Sequence[Appender]) -> None:
+    def _sync_files(self, logs: Sequence[Committed]) -> None:
         """Several logs are synced side by side; one alone without a detour through another thread."""
         if len(logs) < 2:
             sync_one_by_one(logs)

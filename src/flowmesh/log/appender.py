@@ -85,12 +85,14 @@ class Appender:
         """All that was written, synced or not."""
         self._file = file
         self._mark = mark
-        self._recent: deque[Source] = deque()
+        self._recent: deque[Source] = active.source.recent
         self._index = active.source.index(active)
         self._index_persisted = active.end_position
         self._tail = TailCache(options.tail_cache_bytes)
         self._failure: FlowMeshError | None = None
         self._dirty = False
+        self._must_roll = False
+        """A roll ran out of space. What it left may already say where this segment ends, so no block may follow."""
         self._publish()
 
     # --- what readers see ---------------------------------------------------------------------------------------
@@ -193,6 +195,8 @@ class Appender:
             self._file.truncate(self._active.end_position)
         except OSError as second:
             raise self._fail("write", second)
+        # The cut is a change like any other: before the refusal is final, and before a roll, it has to be synced.
+        self._dirty = True
         raise self._disk_full(0) from error
 
     # --- syncing ------------------------------------------------------------------------------------------------
@@ -238,7 +242,8 @@ class Appender:
         if not active.blocks:
             return False
         return (
-            active.end_position + batch.size + blocks.OVERHEAD > options.segment_bytes
+            self._must_roll
+            or active.end_position + batch.size + blocks.OVERHEAD > options.segment_bytes
             or active.records + batch.header.count > options.segment_records
             or now - active.header.created_ns >= options.segment_age_ns
         )
@@ -254,16 +259,27 @@ class Appender:
         """The old segment is durable before the new one exists, and the new one before it takes a block."""
         self.sync()
         old = self._active
+        path = f"{self.directory}/{names.segment_name(old.number + 1)}"
         try:
+            if self._must_roll and self._disk.exists(path):
+                # An earlier attempt ended in an fsync that failed. What that gave up, no later fsync brings back.
+                self._disk.remove(path)
             file, active = create_segment(
                 self._disk, self.directory, old.number + 1, self._chain, self._recent,
                 old.header.hash, old.last_block_hash, old.end_offset, now,
             )  # fmt: skip
         except OSError as error:
             if error.errno in _OUT_OF_SPACE:
+                self._must_roll = True
                 raise self._disk_full(0) from error
             raise self._fail("write", error)
-        self._persist_index()
+        self._must_roll = False
+        try:
+            self._persist_index()
+            # Before the first block: who reads beside this one would take an older mark for "nothing is known".
+            write_mark(self._mark, active, clean=False)
+        except OSError as error:
+            raise self._fail("write", error)
         old.source.unpin()
         self._file.close()
         self._closed = (*self._closed, old)
@@ -281,7 +297,7 @@ class Appender:
         kept = self._closed[doomed:]
         first = kept[0] if kept else self._active
         try:
-            trim.write_floor(self._disk, self.directory, first)
+            self._write_floor(first, self._closed[:doomed])
             gone, self._closed, self._start_offset = self._closed[:doomed], kept, first.base_offset
             self._damage = tuple(damage for damage in self._damage if damage.segment >= first.number)
             self._publish()
@@ -291,6 +307,16 @@ class Appender:
                 raise self._disk_full(0) from error
             raise self._fail("write", error)
         return doomed
+
+    def _write_floor(self, first: Segment, doomed: Sequence[Segment]) -> None:
+        """On a disk that is full to the last byte, the indexes of what is to go make room: they are only a hint."""
+        try:
+            trim.write_floor(self._disk, self.directory, first)
+        except OSError as error:
+            if error.errno not in _OUT_OF_SPACE:
+                raise
+            trim.remove_indexes(self._disk, self.directory, doomed)
+            trim.write_floor(self._disk, self.directory, first)
 
     # --- ending -------------------------------------------------------------------------------------------------
 
@@ -312,12 +338,23 @@ class Appender:
             self._mark.close()
             self._lock.release()
 
+    def poison(self, reason: str) -> None:
+        """Takes no more appends. For whoever drives this log and met something that it did not foresee."""
+        if self._failure is None:
+            self._failure = StorageFailed(
+                f"appending to {self.directory} was given up: {reason}.",
+                hint="Open the log again to learn whether the last appends were kept; durable data can still be read.",
+            )
+
     def _require_open(self) -> None:
         if self._failure is not None:
             raise self._failure
 
     def _require_space(self, size: int) -> None:
-        free = self._disk.free_bytes(self.directory)
+        try:
+            free = self._disk.free_bytes(self.directory)
+        except OSError as error:
+            raise self._fail("asking for free space", error)
         if free - size < self.options.disk_reserve_bytes:
             raise self._disk_full(free)
 

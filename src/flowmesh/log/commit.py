@@ -7,27 +7,55 @@ synced at once, differs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from flowmesh.base.durability import Policy
 from flowmesh.base.errors import FlowMeshError, StorageFailed
-from flowmesh.format.batch import Batch
 from flowmesh.format.block import OVERHEAD
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.options import LogOptions
 
-Result = Appended | FlowMeshError
+Result = Any
+"""What `write` gives for one item: where it went, or the `FlowMeshError` that kept it out."""
 Done = Callable[[Sequence[Result]], None]
-SyncFiles = Callable[[Sequence[Appender]], None]
+
+
+class Committed(Protocol):
+    """What a round can drive: an appender, whose items are batches, or a partition, whose items are commands."""
+
+    @property
+    def options(self) -> LogOptions: ...
+
+    @property
+    def dirty(self) -> bool: ...
+
+    @property
+    def failure(self) -> FlowMeshError | None: ...
+
+    def write(self, group: Sequence[Any]) -> list[Result]: ...
+
+    def sync_file(self) -> None: ...
+
+    def complete_sync(self) -> None: ...
+
+    def poison(self, reason: str) -> None: ...
+
+
+class Item(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+SyncFiles = Callable[[Sequence[Committed]], None]
 
 
 class Submission(NamedTuple):
-    log: Appender
-    group: Sequence[Batch]
+    log: Committed
+    group: Sequence[Item]
     done: Done
 
     @property
     def size(self) -> int:
-        return sum(batch.size + OVERHEAD for batch in self.group)
+        return sum(item.size + OVERHEAD for item in self.group)
 
 
 class Completion(NamedTuple):
@@ -35,7 +63,7 @@ class Completion(NamedTuple):
     results: Sequence[Result]
 
 
-def sync_one_by_one(logs: Sequence[Appender]) -> None:
+def sync_one_by_one(logs: Sequence[Committed]) -> None:
     """Runs the blocking half of each log's sync. A log that fails keeps its own failure; the others go on."""
     for log in logs:
         try:
@@ -50,13 +78,13 @@ def commit(waiting: Sequence[Submission], sync_files: SyncFiles = sync_one_by_on
     for submission in waiting:
         by_log.setdefault(id(submission.log), []).append(submission)
     completions: list[Completion] = []
-    written: list[tuple[Appender, list[Submission], list[Result]]] = []
+    written: list[tuple[Committed, list[Submission], list[Result]]] = []
     for submissions in by_log.values():
         log = submissions[0].log
         if log.options.durability.policy is Policy.ALWAYS:
             completions += [Completion(item.done, _each_alone(log, item.group)) for item in submissions]
         else:
-            written.append((log, submissions, log.write([batch for item in submissions for batch in item.group])))
+            written.append((log, submissions, log.write([item for waits in submissions for item in waits.group])))
     sync([log for log, _, _ in written if log.options.durability.acks_after_sync], sync_files)
     for log, submissions, results in written:
         failure = log.failure
@@ -69,7 +97,7 @@ def commit(waiting: Sequence[Submission], sync_files: SyncFiles = sync_one_by_on
     return completions
 
 
-def sync(logs: Sequence[Appender], sync_files: SyncFiles) -> None:
+def sync(logs: Sequence[Committed], sync_files: SyncFiles) -> None:
     """Makes what was written to these logs durable and visible. Failures stay with their logs."""
     dirty = [log for log in logs if log.dirty and log.failure is None]
     sync_files(dirty)
@@ -81,11 +109,11 @@ def sync(logs: Sequence[Appender], sync_files: SyncFiles) -> None:
                 continue
 
 
-def _each_alone(log: Appender, group: Sequence[Batch]) -> list[Result]:
+def _each_alone(log: Committed, group: Sequence[Item]) -> list[Result]:
     """Policy `always`: no append shares its fsync."""
     results: list[Result] = []
-    for batch in group:
-        (result,) = log.write([batch])
+    for item in group:
+        (result,) = log.write([item])
         sync([log], sync_one_by_one)
         results.append(log.failure or result)
     return results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from flowmesh.format import names
@@ -17,15 +18,28 @@ class Listing(NamedTuple):
 
 
 def make_directory(disk: Disk, directory: str) -> None:
-    """The directory and its missing parents, all of whose names are on the medium."""
-    missing = []
+    """The directory and its missing parents, all of whose names are on the medium.
+
+    Made and synced one by one from the top, so that a process killed in between leaves one unsynced name at most: the
+    lowest directory that is there, whose parent is therefore synced as well. A chain file says that all of it is done.
+    """
     path = directory.rstrip("/")
+    if disk.exists(f"{path}/{names.CHAIN}"):
+        return
+    missing: list[str] = []
     while path and not disk.exists(path):
         missing.append(path)
         path = path.rpartition("/")[0]
-    disk.make_directory(directory)
+    if path:
+        with suppress(PermissionError):  # then the name was not put there by us
+            disk.sync_directory(_parent(path))
     for made in reversed(missing):
-        disk.sync_directory(made.rpartition("/")[0] or ("/" if made.startswith("/") else "."))
+        disk.make_directory(made)
+        disk.sync_directory(_parent(made))
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
 def listing(disk: Disk, directory: str) -> Listing:

@@ -25,7 +25,7 @@ class Where(StrEnum):
 class Finding(StrEnum):
     SOUND = "sound"
     MISSING = "missing"
-    MISSING_WITH_DATA = "missing though there are segments"
+    MISSING_WITH_DATA = "missing though there is a log"
     SHORT = "cut short"
     TORN_CREATION = "never finished being created"
     DAMAGED = "damaged"
@@ -73,6 +73,10 @@ class Damage(NamedTuple):
 
     def covers(self, offset: int) -> bool:
         return offset >= self.first_offset and (offset < self.end_offset or self.end_offset < 0)
+
+    def within(self, end_offset: int) -> Damage:
+        """The same, with the end of its segment where nothing else says where the range ends."""
+        return self._replace(end_offset=end_offset) if self.end_offset < 0 else self
 
     def describe(self) -> str:
         end = "the end" if self.end_offset < 0 else str(self.end_offset)

@@ -52,9 +52,11 @@ def _own(
     if found is None:
         if create is None:
             raise NotFound(f"there is no log in {directory}.", field="directory")
-        files.write_file(disk, directory, names.CHAIN, chain_format.encode(create))
         found = Survey(create, START, (), None, 0, 0, None, False, (), None, (), (), ())
     require_appendable(found)
+    if found.active is None and not found.closed:
+        # Also when there is a chain file: an earlier start may have been cut short before its name was on the medium.
+        files.write_file(disk, directory, names.CHAIN, chain_format.encode(found.chain))
     file = settle(disk, directory, found)
     active: Segment | None = found.active
     if active is None or file is None:
@@ -80,15 +82,21 @@ def _open_mark(disk: Disk, directory: str, active: Segment) -> File:
 def look(disk: Disk, directory: str) -> Survey:
     """What is in `directory`, without owning it; a writer may be at work there."""
     for attempt in range(_LOOKS_MAX):
+        floor = files.read_file(disk, directory, names.FLOOR)
         try:
             found = survey(disk, directory, owner=False)
         except FileNotFoundError:
+            if not disk.exists(directory):
+                break
             if attempt == _LOOKS_MAX - 1:
                 raise
             continue  # a segment was trimmed between its name and its content
-        if found is not None:
-            return found
-        break
+        if found is None:
+            break
+        moved = bool(found.damage) and files.read_file(disk, directory, names.FLOOR) != floor
+        if moved and attempt < _LOOKS_MAX - 1:
+            continue  # what seems lost may have been trimmed between the names and the floor
+        return found
     raise NotFound(f"there is no log in {directory}.", field="directory", hint="Create one with 'flowmesh log append'.")
 
 
@@ -100,6 +108,9 @@ def read_log(disk: Disk, directory: str) -> LogView:
 def view_of(found: Survey) -> LogView:
     segments = (*found.closed, found.active) if found.active is not None else found.closed
     if not segments:
-        damage = found.read_only
-        raise damage.error() if damage is not None else CorruptData("the log has no segment that can be read.")
+        if found.read_only is not None:
+            raise found.read_only.error()
+        if found.damage:
+            raise CorruptData("the log has no segment that can be read.")
+        raise NotFound("the log is only just being created; there is nothing in it yet.", hint="Look again later.")
     return LogView(found.chain, segments[:-1], segments[-1], found.floor.start_offset, NO_TAIL, found.damage)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from flowmesh.base.errors import CorruptData
 from flowmesh.base.limits import MIB
+from flowmesh.format import floor as floor_format
 from flowmesh.format import index as index_format
 from flowmesh.format import mark as mark_format
 from flowmesh.format import names
@@ -67,12 +68,17 @@ def survey(disk: Disk, directory: str, *, owner: bool) -> Survey | None:
     floor = surveyor.floor()
     numbers = surveyor.sweep(listing, floor)
     found = {number: _Found(*surveyor.header(number)) for number in numbers}
-    _drop_torn_creation(surveyor, found, floor, mark)
+    known = max(mark.segment if mark is not None else 0, max(listing.indexes, default=0))
+    _drop_torn_creation(surveyor, found, floor, known, owner=owner)
     last = max(found, default=floor.first_segment - 1)
     walk = _Walk(surveyor, chain, floor, found)
     closed = [segment for number in range(floor.first_segment, last) if (segment := walk.closed_segment(number))]
+    if not owner and mark is not None and mark.segment < last:
+        newer = surveyor.mark()  # a writer rolled between the mark and the names, and may have written on since
+        if newer is not None and newer.segment <= last:
+            mark = newer  # else it rolled once more, and all that was found in the last segment is durable
     active, durable, read_only = walk.last_segment(last, mark, owner=owner) if found else (None, 0, None)
-    read_only = _lost_end(surveyor, floor, mark, last, walk.expected_offset) or read_only
+    read_only = _lost_end(surveyor, floor, mark, known, last, walk.expected_offset) or read_only
     size = found[last].size if found else 0
     clean = mark is not None and active is not None and mark.clean and (mark.segment, mark.position) == (last, size)
     damage = surveyor.damage + ([read_only] if read_only else [])
@@ -93,10 +99,14 @@ def survey(disk: Disk, directory: str, *, owner: bool) -> Survey | None:
     )
 
 
-def _lost_end(surveyor: Surveyor, floor: Floor, mark: DurableMark | None, last: int, end_offset: int) -> Damage | None:
-    """The newest segments are gone, though a mark or a floor says that they were there."""
+def _lost_end(
+    surveyor: Surveyor, floor: Floor, mark: DurableMark | None, known: int, last: int, end_offset: int
+) -> Damage | None:
+    """The newest segments are gone, though a mark, an index or a floor says that they were there."""
     if mark is not None and mark.segment > last:
         lost = Damage(mark.segment, 0, mark.position, end_offset, mark.end_offset, Finding.MISSING)
+    elif known > last:
+        lost = Damage(known, 0, 0, end_offset, -1, Finding.MISSING)
     elif floor.first_segment > max(last, 1):
         lost = Damage(floor.first_segment, 0, 0, floor.start_offset, -1, Finding.MISSING)
     else:
@@ -105,14 +115,22 @@ def _lost_end(surveyor: Surveyor, floor: Floor, mark: DurableMark | None, last: 
     return lost
 
 
-def _drop_torn_creation(surveyor: Surveyor, found: dict[int, _Found], floor: Floor, mark: DurableMark | None) -> None:
-    """A crash between creating a segment file and syncing its header leaves one that never held a block."""
+def _drop_torn_creation(surveyor: Surveyor, found: dict[int, _Found], floor: Floor, known: int, *, owner: bool) -> None:
+    """A crash between creating a segment file and syncing its header and name leaves one that never held a block.
+
+    Its header may look whole and still be in the cache alone, as may its name, and after a failed fsync no later one
+    would change that. So the owner makes it anew; who only looks may meet one that is being made, and leaves it.
+    `known` is the last segment that a mark or an index speaks of: both are written after its header was synced.
+    """
     last = max(found, default=0)
-    if not found or found[last].header is not None or found[last].size > SIZE:
+    if not found or found[last].size > SIZE:
         return
+    mark_is_damaged = any(note.where is Where.MARK_FILE and note.finding is Finding.DAMAGED for note in surveyor.notes)
+    if found[last].header is not None and (mark_is_damaged or not owner):
+        return  # the mark as it is on the medium may know this segment
     if found[last].finding is Finding.UNKNOWN_VERSION:
         return
-    held_blocks = (mark is not None and mark.segment >= last) or (last == floor.first_segment and last > 1)
+    held_blocks = known >= last or (last == floor.first_segment and last > 1)
     if not held_blocks:
         surveyor.judge(Where.LAST_SEGMENT, Finding.TORN_CREATION, names.segment_name(last))
         surveyor.removals.append(names.segment_name(last))
@@ -181,6 +199,7 @@ class _Walk:
         if finding is Finding.SOUND:
             return header
         self.surveyor.judge(where, finding, names.segment_name(number))
+        self.found[number] = _Found(None, finding, size)  # the next one must not be measured by it
         after = self._next_header(number)
         end_offset = after.base_offset if after else -1
         self.surveyor.damage.append(Damage(number, 0, size, self.expected_offset, end_offset, finding))
@@ -232,8 +251,9 @@ class _Walk:
         linked = after is not None and after.previous_segment_hash == empty.header.hash
         end_offset = after.base_offset if after is not None and linked else -1
         if fault is not None:
-            damage.append(fault._replace(end_offset=end_offset))
-        elif after is not None and linked and segment.end_offset != after.base_offset:
+            # Not linked means that what lies between is lost as well, yet not what begins after it.
+            damage.append(fault._replace(end_offset=after.base_offset if after is not None else -1))
+        elif after is not None and linked and segment.end_offset < after.base_offset:
             damage.append(Damage(empty.number, size, size, segment.end_offset, end_offset, Finding.SHORT))
         elif after is not None and linked and segment.last_block_hash != after.previous_block_hash:
             damage.append(Damage(empty.number, SIZE, size, empty.base_offset, end_offset, Finding.WRONG_PREVIOUS_HASH))
@@ -269,8 +289,12 @@ def settle(disk: Disk, directory: str, found: Survey) -> File | None:
     What lies past the known durable end is written again before it is synced: after a failed fsync the page cache still
     shows it and a second fsync would say yes, but only pages that were dirtied anew really go to the medium.
     """
+    if any(note.finding is Finding.BELOW_FLOOR for note in found.notes):
+        # The trim was cut short. Its floor may be in the cache alone, and a removal must not reach the medium first.
+        files.write_file(disk, directory, names.FLOOR, floor_format.encode(found.floor))
     for name in found.removals:
-        disk.remove(f"{directory}/{name}")
+        if disk.exists(f"{directory}/{name}"):
+            disk.remove(f"{directory}/{name}")
     if found.removals:
         disk.sync_directory(directory)
     for segment in found.rebuilt:
@@ -279,12 +303,14 @@ def settle(disk: Disk, directory: str, found: Survey) -> File | None:
         return None
     file = disk.open(f"{directory}/{names.segment_name(found.active.number)}", write=True)
     end = found.active.end_position
-    if found.file_size > end:
-        file.truncate(end)
+    if found.file_size > end or not found.clean:
+        file.truncate(end)  # also to the size it has: what a failed fsync gave up may have been a cut
     if not found.clean:
-        for position in range(found.durable_position, end, _REWRITE_BYTES):
+        begin = found.durable_position if found.durable_position > SIZE else 0
+        for position in range(begin, end, _REWRITE_BYTES):
             file.write(position, [file.read(position, min(_REWRITE_BYTES, end - position))])
         file.sync()
+        disk.sync_directory(directory)
     return file
 
 

@@ -18,14 +18,13 @@ ENTRY_FAULTS = (
     Finding.WRONG_PREVIOUS_HASH,
     Finding.WRONG_BASE_OFFSET,
     Finding.BAD_BATCH,
-    Finding.BAD_HASH,
 )
+"""A wrong hash under a right checksum is no accident. Only verify computes hashes of what is durable."""
 SEGMENT_FAULTS = (
     Finding.SHORT,
     Finding.DAMAGED,
     Finding.WRONG_CHAIN,
     Finding.WRONG_PREVIOUS_SEGMENT,
-    Finding.WRONG_PREVIOUS_BLOCK,
     Finding.WRONG_BASE_OFFSET,
 )
 
@@ -52,7 +51,6 @@ DECISIONS: Mapping[tuple[Where, Finding], Action] = {
     (Where.MARK_FILE, Finding.SOUND): Action.USE,
     (Where.MARK_FILE, Finding.MISSING): Action.IGNORE,
     (Where.MARK_FILE, Finding.DAMAGED): Action.IGNORE,
-    (Where.MARK_FILE, Finding.BEHIND): Action.IGNORE,
     (Where.INDEX_FILE, Finding.SOUND): Action.USE,
     (Where.INDEX_FILE, Finding.MISSING): Action.REBUILD,
     (Where.INDEX_FILE, Finding.DAMAGED): Action.REBUILD,
@@ -76,6 +74,7 @@ DECISIONS: Mapping[tuple[Where, Finding], Action] = {
     **_entries(Where.DURABLE_ENTRY, Action.QUARANTINE),
     **_entries(Where.DURABLE_END, Action.READ_ONLY),
     **_entries(Where.TAIL_ENTRY, Action.CUT),
+    (Where.TAIL_ENTRY, Finding.BAD_HASH): Action.CUT,
 }
 
 

@@ -66,9 +66,11 @@ class Position(NamedTuple):
 
 
 def parse(segment: SegmentHeader, entry: memoryview, position: int) -> Block:
-    """A block from an entry that is known to be sound (it was sealed here, or has been examined)."""
-    header = blocks.decode_prefix(entry)
-    return Block(segment, position, entry, header, batches.decode_header(entry, blocks.PREFIX_SIZE))
+    """A block from an entry whose length and checksum are known to be right: it was sealed here, or examined."""
+    header = BlockHeader._make(blocks.PREFIX.unpack_from(entry))
+    return Block(
+        segment, position, entry, header, BatchHeader._make(batches.HEADER.unpack_from(entry, blocks.PREFIX_SIZE))
+    )
 
 
 def examine(
@@ -90,9 +92,8 @@ def examine(
     header = block.header
     if header.version != blocks.HEADER_VERSION or header.header_length != blocks.HEADER_SIZE:
         return Finding.UNKNOWN_VERSION
-    if header.data_offset != expected.position + blocks.PREFIX_SIZE or header.data_length + blocks.OVERHEAD != len(
-        entry
-    ):
+    data_length = _LENGTH_SIZE + length - blocks.OVERHEAD
+    if header.data_offset != expected.position + blocks.PREFIX_SIZE or header.data_length != data_length:
         return Finding.WRONG_POSITION
     if expected.previous_hash and header.previous_hash != expected.previous_hash:
         return Finding.WRONG_PREVIOUS_HASH
@@ -115,26 +116,35 @@ def scan(
     *,
     deep_from: int | None = None,
     chunk_bytes: int = CHUNK_BYTES,
+    stop: int | None = None,
 ) -> Iterator[Block | Damage]:
     """Every entry in `[start, end)` in order; where one is not sound, the damaged range, and then what follows it.
 
     Hashes are computed from `deep_from` on; before it checksums and links are checked. The last thing yielded is a
-    Damage without an end offset when nothing sound follows a fault.
+    Damage without an end offset when nothing sound follows a fault. With `stop` nothing is read for an entry that ends
+    past it, but for the first one.
     """
     deep_from = end if deep_from is None else deep_from
     limit = end
-    expected, data, origin = start, memoryview(b""), start.position
+    expected, data, origin, entry_bytes = start, memoryview(b""), start.position, 0
     while expected.position < limit:
         found = examine(segment, data, expected.position - origin, expected, deep=expected.position >= deep_from)
         if found is Finding.SHORT and origin + len(data) < end:
-            want = min(_needed(data, expected.position - origin, chunk_bytes), end - expected.position)
+            chunk_bytes = _whole_entries(chunk_bytes, entry_bytes)
+            want = _needed(data, expected.position - origin, chunk_bytes)
+            if stop is not None and expected.position > start.position:
+                least = _needed(data, expected.position - origin, 0)
+                if least > stop - expected.position:
+                    return
+                want = max(least, min(chunk_bytes, stop - expected.position))
+            want = min(want, end - expected.position)
             origin = expected.position
             data = memoryview(file.read(origin, want))
             if len(data) < want:
                 end = origin + len(data)
             continue
         if isinstance(found, Block):
-            chunk_bytes = _whole_entries(chunk_bytes, len(found.entry))
+            entry_bytes = len(found.entry)
             expected = Position(found.end_position, found.end_offset, found.header.hash)
             yield found
             continue
@@ -149,13 +159,15 @@ def scan(
 def _needed(data: memoryview, start: int, chunk_bytes: int) -> int:
     """How much to read for the entry at `start` to be whole, as far as its length is known."""
     if len(data) - start < _LENGTH_SIZE:
-        return chunk_bytes
+        return max(chunk_bytes, _LENGTH_SIZE)
     return max(chunk_bytes, _LENGTH_SIZE + int(blocks.LENGTH.unpack_from(data, start)[0]))
 
 
 def _whole_entries(chunk_bytes: int, entry_bytes: int) -> int:
     """A chunk that ends between two entries when they are all alike, so that nothing is read twice."""
-    return max(CHUNK_BYTES // entry_bytes, 1) * entry_bytes if chunk_bytes >= CHUNK_BYTES else chunk_bytes
+    if not entry_bytes or chunk_bytes < CHUNK_BYTES:
+        return chunk_bytes
+    return max(CHUNK_BYTES // entry_bytes, 1) * entry_bytes
 
 
 def _resume(file: File, segment: SegmentHeader, lost: Position, end: int) -> Block | None:

@@ -20,7 +20,8 @@ class Source:
     def __init__(self, disk: Disk, path: str, recent: deque[Source], index: SparseIndex | None = None) -> None:
         self._disk = disk
         self._path = path
-        self._recent = recent
+        self.recent = recent
+        """What the sources of one log share: who was opened last, so that the oldest can be dropped."""
         self._file: File | None = None
         self._index = index
         self._pinned = index is not None
@@ -47,11 +48,18 @@ class Source:
     def unpin(self) -> None:
         """The segment was closed: its index may now be dropped and read back from its file."""
         self._pinned = False
+        self._remember()
+
+    def let_go(self) -> None:
+        """The log is gone: the space of its files comes back when the last reader is done, and not only when the
+        collector comes upon the cycle that the sources of one log are."""
+        self._file = None
+        self.recent.clear()
 
     def _remember(self) -> None:
-        self._recent.append(self)
-        while len(self._recent) > OPEN_FILES_PER_LOG_MAX:
-            oldest = self._recent.popleft()
+        self.recent.append(self)
+        while len(self.recent) > OPEN_FILES_PER_LOG_MAX:
+            oldest = self.recent.popleft()
             if oldest is not self:
                 oldest._file = None
                 oldest._index = oldest._index if oldest._pinned else None

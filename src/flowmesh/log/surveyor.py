@@ -55,9 +55,12 @@ class Surveyor:
         return action
 
     def chain(self, listing: files.Listing) -> ChainIdentity | None:
+        # A new log beside an old floor or mark would be taken for what is left of the old one. They are looked for
+        # before the chain file, which is made before them: another process may just be creating this log.
+        left = [name for name in (names.FLOOR, names.MARK) if self.disk.exists(f"{self.directory}/{name}")]
         data = files.read_file(self.disk, self.directory, names.CHAIN)
         if data is None:
-            has_data = bool(listing.segments)
+            has_data = bool(listing.segments or left)
             self.judge(Where.CHAIN_FILE, Finding.MISSING_WITH_DATA if has_data else Finding.MISSING, names.CHAIN)
             return None
         try:

@@ -17,15 +17,16 @@ def doomed(closed: Sequence[Segment], active: Segment, retention: Retention, hol
     """How many of the oldest closed segments may go. The active one never does."""
     size = sum(segment.end_position for segment in closed) + active.end_position
     held = min(holds.values(), default=active.end_offset)
-    count = 0
-    for segment in closed:
+    sound = 0
+    for count, (segment, after) in enumerate(zip(closed, (*closed, active)[1:], strict=True), 1):
         too_old = retention.age_ns is not None and now - segment.last_timestamp_ns > retention.age_ns
         too_much = retention.size_bytes is not None and size > retention.size_bytes
         if segment.end_offset > held or not (too_old or too_much):
             break
         size -= segment.end_position
-        count += 1
-    return count
+        # What lies between two that are not neighbours is quarantined: kept until something after it goes, too.
+        sound = count if after.number == segment.number + 1 else sound
+    return sound
 
 
 def write_floor(disk: Disk, directory: str, first: Segment) -> None:
@@ -38,7 +39,16 @@ def write_floor(disk: Disk, directory: str, first: Segment) -> None:
 
 
 def remove(disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
+    remove_indexes(disk, directory, segments)
     for segment in segments:
-        for name in (names.index_name(segment.number), names.segment_name(segment.number)):
-            if disk.exists(f"{directory}/{name}"):
-                disk.remove(f"{directory}/{name}")
+        _remove_if_there(disk, f"{directory}/{names.segment_name(segment.number)}")
+
+
+def remove_indexes(disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
+    for segment in segments:
+        _remove_if_there(disk, f"{directory}/{names.index_name(segment.number)}")
+
+
+def _remove_if_there(disk: Disk, path: str) -> None:
+    if disk.exists(path):
+        disk.remove(path)

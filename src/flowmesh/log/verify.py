@@ -9,12 +9,14 @@ from typing import NamedTuple
 from flowmesh.format import names
 from flowmesh.format.chain import ChainIdentity
 from flowmesh.format.checkpoint import Checkpoint
+from flowmesh.format.floor import Floor
 from flowmesh.format.segment import SIZE
 from flowmesh.log.findings import Damage, Finding, Note
 from flowmesh.log.open_log import look
 from flowmesh.log.opening import Survey
 from flowmesh.log.scan import scan
 from flowmesh.log.segment import Segment
+from flowmesh.log.surveyor import Surveyor
 from flowmesh.ports.disk import Disk
 
 Progress = Callable[[int], None]
@@ -77,18 +79,19 @@ def verify_log(
         return verify_segment(segment, wanted, progress)
 
     reports = list(run(one, segments))
-    damage = _merged(found.damage, reports) + _broken_links(reports) + _wrong_mark(found, reports)
+    found, reports = _still_there(found, reports, Surveyor(disk, directory).floor())
+    damage = _merged(found, reports) + _broken_links(reports) + _wrong_mark(found, reports)
     sizes = [report.segment.end_position for report in reports]
     fault = _checkpoint_fault(found, reports, checkpoint) if checkpoint is not None else None
     return VerifyReport(
         found.chain,
         found.floor.start_offset,
         reports[-1].end_offset if reports else found.floor.start_offset,
-        len(segments),
+        len(reports),
         sum(report.blocks for report in reports),
         sum(report.records for report in reports),
         sum(sizes),
-        max(found.file_size - sizes[-1], 0) if found.active is not None else 0,
+        max(found.file_size - sizes[-1], 0) if found.active is not None and sizes else 0,
         tuple(damage),
         found.notes,
         fault,
@@ -102,10 +105,15 @@ def verify_segment(segment: Segment, wanted_offset: int | None = None, progress:
     end_offset, last_hash = segment.base_offset, segment.header.hash
     hash_at_wanted = None
     told = SIZE
-    file, end = segment.source.file(), segment.end_position
+    end = segment.end_position
+    try:
+        file = segment.source.file()
+    except FileNotFoundError:
+        missing = Damage(segment.number, 0, end, segment.base_offset, segment.end_offset, Finding.MISSING)
+        return SegmentReport(segment, 0, 0, segment.base_offset, last_hash, None, (missing,))
     for found in scan(file, segment.number, segment.header, segment.start(), end, deep_from=SIZE):
         if isinstance(found, Damage):
-            damage.append(found)
+            damage.append(found.within(segment.end_offset))
             continue
         end_offset, last_hash = found.end_offset, found.header.hash
         if end_offset == wanted_offset:
@@ -119,15 +127,25 @@ def verify_segment(segment: Segment, wanted_offset: int | None = None, progress:
     return SegmentReport(segment, blocks, records, end_offset, last_hash, hash_at_wanted, tuple(damage))
 
 
-def _merged(surveyed: tuple[Damage, ...], reports: list[SegmentReport]) -> list[Damage]:
-    """Whole segments that the survey could not use, and what was found inside those that it could."""
+def _still_there(found: Survey, reports: list[SegmentReport], floor: Floor) -> tuple[Survey, list[SegmentReport]]:
+    """Without what its owner trimmed while this was at work: a segment below the floor is not missing."""
+    if floor.first_segment <= found.floor.first_segment:
+        return found, reports
+    damage = tuple(item for item in found.damage if item.segment >= floor.first_segment)
+    kept = [report for report in reports if report.segment.number >= floor.first_segment]
+    return found._replace(floor=floor, damage=damage), kept
+
+
+def _merged(found: Survey, reports: list[SegmentReport]) -> list[Damage]:
+    """What the survey could not use (whole segments, a lost end), and what was found inside that which it could."""
     walked = {report.segment.number for report in reports}
     inside = [damage for report in reports for damage in report.damage]
     known = {(damage.segment, damage.position) for damage in inside}
     outside = [
         damage
-        for damage in surveyed
-        if damage.segment not in walked or ((damage.segment, damage.position) not in known and damage.end_offset < 0)
+        for damage in found.damage
+        if damage.segment not in walked
+        or ((damage.segment, damage.position) not in known and (damage.end_offset < 0 or damage is found.read_only))
     ]
     return sorted(outside + inside)
 

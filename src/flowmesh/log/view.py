@@ -10,6 +10,7 @@ from flowmesh.base.errors import BadRequest, OffsetOutOfRange
 from flowmesh.base.limits import READ_BYTES_DEFAULT, READ_BYTES_MAX
 from flowmesh.format import columns
 from flowmesh.format.batch import BatchKind
+from flowmesh.format.block import LENGTH
 from flowmesh.format.chain import ChainIdentity
 from flowmesh.log.findings import Damage, Finding
 from flowmesh.log.scan import Block, Position, scan
@@ -59,6 +60,8 @@ class LogView(NamedTuple):
 
     def read_tail(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> Chunk | None:
         """The same as `read`, when memory alone can answer; None when a disk would have to be asked."""
+        if offset >= self.end_offset:
+            self._require_sound(offset)  # a lost end is not the end
         self._require_inside(offset)
         if offset == self.end_offset:
             return Chunk([], offset, None)
@@ -77,7 +80,11 @@ class LogView(NamedTuple):
             return hot
         self._require_sound(offset)
         segment = self._segment_of(offset)
-        blocks = _gather(self._walk_to(segment, offset, bytes_max, cursor), offset, bytes_max)
+        try:
+            blocks = _gather(segment, self._walk_to(segment, offset, bytes_max, cursor), offset, bytes_max)
+        except FileNotFoundError as error:
+            # Trimmed since this view was taken, and not open here.
+            raise OffsetOutOfRange(offset, segment.end_offset, self.end_offset) from error
         if not blocks:
             raise Damage(segment.number, 0, segment.end_position, offset, segment.end_offset, Finding.MISSING).error()
         last = blocks[-1]
@@ -91,19 +98,23 @@ class LogView(NamedTuple):
             chunk = self.read(position, bytes_max, cursor)
             yield from chunk.blocks
             position, cursor = chunk.next_offset, chunk.cursor
+        self._require_sound(position)
 
     def offset_for_time(self, time_ns: int) -> int:
         """The first offset whose record is not older than `time_ns`; the end offset when all are older."""
         for segment in self.segments:
             if segment.max_time_ns >= time_ns and segment.blocks:
-                return self._offset_in(segment, time_ns)
+                try:
+                    return self._offset_in(segment, time_ns)
+                except FileNotFoundError as error:
+                    raise OffsetOutOfRange(segment.base_offset, segment.end_offset, self.end_offset) from error
         return self.end_offset
 
     def _offset_in(self, segment: Segment, time_ns: int) -> int:
         noted = segment.source.index(segment).before_time(time_ns, self._rows(segment))
         for found in self._walk(segment, noted, READ_BYTES_DEFAULT):
             if isinstance(found, Damage):
-                raise found.error()
+                raise found.within(segment.end_offset).error()
             if found.batch_header.max_time_ns >= time_ns:
                 return _offset_in_block(found, time_ns)
         return segment.end_offset
@@ -112,8 +123,10 @@ class LogView(NamedTuple):
         self, segment: Segment, offset: int, bytes_max: int, cursor: Cursor | None
     ) -> Iterator[Block | Damage]:
         if cursor is not None and (cursor.segment, cursor.offset) == (segment.number, offset):
-            whole_entries = max(bytes_max // cursor.entry_bytes, 1) * cursor.entry_bytes
-            return _scan(segment, Position(cursor.position, offset, b""), whole_entries)
+            # Blocks are mostly alike, so this ends between two of them; the length after it says that the next is left.
+            whole_entries = max(bytes_max // cursor.entry_bytes, 1) * cursor.entry_bytes + LENGTH.size
+            start = Position(cursor.position, offset, b"")
+            return _scan(segment, start, whole_entries, stop=cursor.position + bytes_max)
         noted = segment.source.index(segment).before_offset(offset, self._rows(segment))
         return self._walk(segment, noted, bytes_max)
 
@@ -150,12 +163,12 @@ class LogView(NamedTuple):
                 raise damage.error()
 
 
-def _scan(segment: Segment, start: Position, chunk_bytes: int) -> Iterator[Block | Damage]:
-    end = segment.end_position
-    return scan(segment.source.file(), segment.number, segment.header, start, end, chunk_bytes=chunk_bytes)
+def _scan(segment: Segment, start: Position, chunk_bytes: int, *, stop: int | None = None) -> Iterator[Block | Damage]:
+    file, end = segment.source.file(), segment.end_position
+    return scan(file, segment.number, segment.header, start, end, chunk_bytes=chunk_bytes, stop=stop)
 
 
-def _gather(walk: Iterator[Block | Damage], offset: int, bytes_max: int) -> list[Block]:
+def _gather(segment: Segment, walk: Iterator[Block | Damage], offset: int, bytes_max: int) -> list[Block]:
     """Blocks from the one that holds `offset`, as many as fit, and never across a damaged range."""
     found: list[Block] = []
     size = 0
@@ -164,7 +177,7 @@ def _gather(walk: Iterator[Block | Damage], offset: int, bytes_max: int) -> list
             if found:
                 break
             if item.covers(offset):
-                raise item.error()
+                raise item.within(segment.end_offset).error()
         elif item.end_offset > offset:
             if found and size + len(item.entry) > bytes_max:
                 break

@@ -1,0 +1,16 @@
+"""How many files this process may have open."""
+
+from __future__ import annotations
+
+import resource
+
+
+def raise_descriptor_limit() -> int:
+    """Lets the process open as many files as the system allows it; returns how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            return soft
+    return hard
