@@ -1,0 +1,25 @@
+"""All benchmarks, in the order of the table."""
+
+from __future__ import annotations
+
+from benchmarks import appends, batches, memory, reads, recoveries, verification
+from benchmarks.harness import Benchmark
+from benchmarks.place import Place, Sizes
+
+BENCHMARKS: tuple[Benchmark, ...] = (
+    *appends.BENCHMARKS,
+    *recoveries.BENCHMARKS,
+    *verification.BENCHMARKS,
+    *batches.BENCHMARKS,
+    *reads.BENCHMARKS,
+    *memory.BENCHMARKS,
+)
+
+
+def need_bytes(chosen: list[Benchmark], sizes: Sizes) -> int:
+    """What must be free before the first one starts: the greatest one, and the logs that are kept for several."""
+    return max((benchmark.disk_bytes(sizes) for benchmark in chosen), default=0) + 2 * sizes.log_bytes
+
+
+def require_space(place: Place, chosen: list[Benchmark]) -> None:
+    place.require(need_bytes(chosen, place.sizes))
