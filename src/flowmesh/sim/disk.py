@@ -92,17 +92,29 @@ class SimDisk:
 
         self._medium.operate("remove", path, (), apply)
 
+    def remove_directory(self, path: str) -> None:
+        self._medium.check_power()
+        path = canonical(path)
+        if self._medium.directory(path).entries:
+            raise os_error(errno.ENOTEMPTY, path)
+        parent, name = self._medium.parent(path)
+        self._medium.operate("remove_directory", path, (), lambda: self._medium.tree.change((parent, name, None)))
+
     def sync_directory(self, path: str) -> None:
         self._medium.check_power()
         directory = self._medium.directory(path)
         tree = self._medium.tree
 
         def fail(partial: bool) -> None:
-            if partial and self._medium.chance.random() < 0.5:
-                tree.sync(directory)
+            if partial:
+                cut()
             tree.forget_unsynced(directory)
 
-        self._medium.operate("sync_directory", canonical(path), (), lambda: tree.sync(directory), fail)
+        def cut() -> None:
+            if self._medium.chance.random() < 0.5:
+                tree.sync(directory)
+
+        self._medium.operate("sync_directory", canonical(path), (), lambda: tree.sync(directory), fail, cut)
 
     def free_bytes(self, path: str) -> int:
         self._medium.strike("free_bytes", canonical(path))

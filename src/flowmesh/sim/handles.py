@@ -60,7 +60,10 @@ class SimFile:
             else:
                 content.forget_unsynced()
 
-        self._medium.operate("sync", self._path, (len(content.visible),), content.sync, fail)
+        def cut() -> None:
+            content.durable = content.after_power_cut(self._medium.chance)
+
+        self._medium.operate("sync", self._path, (len(content.visible),), content.sync, fail, cut)
 
     def truncate(self, size: int) -> None:
         self._check(writing=True)

@@ -52,14 +52,15 @@ class Medium:
         arguments: TraceEntry,
         apply: Callable[[], None],
         fail: Callable[[bool], None] | None = None,
+        cut: Callable[[], None] | None = None,
     ) -> None:
         """Runs one mutating operation, unless the power or a fault comes between. `fail` leaves behind what a failed
-        call leaves, and is told whether a part of the work was done."""
+        call leaves, and is told whether a part of the work was done; `cut` does a part where a power cut differs."""
         self.check_power()
         self.operations += 1
         self.trace.append((operation, path, *arguments))
         if self.operations == self.crash_at:
-            self._cut_power(apply, fail)
+            self._cut_power(apply, fail, cut)
             raise PowerLost(f"power cut at operation {self.operations}: {operation} {path}")
         fault = self.faults.strike(operation, path)
         if fault is not None:
@@ -68,11 +69,17 @@ class Medium:
             raise os_error(fault.error, path)
         apply()
 
-    def _cut_power(self, apply: Callable[[], None], fail: Callable[[bool], None] | None) -> None:
+    def _cut_power(
+        self, apply: Callable[[], None], fail: Callable[[bool], None] | None, cut: Callable[[], None] | None
+    ) -> None:
+        """The operation took place, or did not, or in part. A sync that was cut short has not failed: a process that is
+        killed in it takes nothing out of the cache."""
         outcome = self.chance.randrange(3 if fail is not None else 2)
         try:
             if outcome == 1:
                 apply()
+            elif outcome == 2 and cut is not None:
+                cut()
             elif outcome == 2 and fail is not None:
                 fail(True)
         except OSError:

@@ -23,6 +23,9 @@ class FileContent:
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[Edit] = field(default_factory=list)
 
+    def __deepcopy__(self, _memo: object) -> FileContent:
+        return FileContent(bytearray(self.visible), bytearray(self.durable), list(self.unsynced))
+
     def write(self, position: int, data: bytes) -> None:
         if data:
             self._edit((position, data))
