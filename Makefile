@@ -23,14 +23,17 @@ STAMP_LOCK := $(VENV)/.stamp-lock
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test check bench soak lock clean
+.PHONY: help demo serve test check bench soak lock clean
 
 help: ## Show this list
 	@echo "FlowMesh: make <target>"
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(STAMP_CORE) ## Write a log, read it, damage it, see the damage found (core requirements only)
+demo: $(STAMP_CORE) ## Kill a writer, flip a bit, forge a history; see it all found (core requirements only)
 	$(BIN)/python examples/demo_log.py
+
+serve: $(STAMP_CORE) ## Run a node on this machine; its data go to ./flowmesh-data (core requirements only)
+	$(BIN)/flowmesh serve $(SERVE_OPTIONS)
 
 test: $(STAMP_DEV) ## Run the tests, the long ones left out
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not soak" --ignore=tests/tidy tests
