@@ -96,6 +96,11 @@ class LogMachine(RuleBasedStateMachine):
         assert self.durable_end <= self.view.end_offset <= len(self.records)
         self.durable_end = self.view.end_offset
 
+    @rule(times=st.lists(TIMES, min_size=1, max_size=5))
+    def write_large(self, times: list[int]) -> None:
+        """So large that each second or third block has a row in the index."""
+        self.write([([Sending(b"%d" % time_ns * 1700, None, (), time_ns)], True) for time_ns in times])
+
     @rule()
     def sync(self) -> None:
         self.log.sync()
@@ -173,12 +178,14 @@ class LogMachine(RuleBasedStateMachine):
         self.is_run(chunk.blocks, offset, chunk.next_offset)
         self.cursor = (chunk.next_offset, chunk.cursor) if chunk.cursor is not None else None
 
-    @rule(time_ns=TIMES)
-    def find_a_time(self, time_ns: int) -> None:
+    @rule(times=st.lists(TIMES, min_size=3, max_size=9))
+    def find_times(self, times: list[int]) -> None:
         kept = self.records[self.start_offset : self.durable_end]
-        expected = next((record.offset for record in kept if record.time_ns >= time_ns), self.durable_end)
-        assert self.view.offset_for_time(time_ns) == expected
-        assert read_log(self.disk, DIRECTORY).offset_for_time(time_ns) == expected
+        other = read_log(self.disk, DIRECTORY)
+        for time_ns in times + [record.time_ns for record in kept[-9:]]:
+            expected = next((record.offset for record in kept if record.time_ns >= time_ns), self.durable_end)
+            assert self.view.offset_for_time(time_ns) == expected
+            assert other.offset_for_time(time_ns) == expected
 
     @rule(distance=st.integers(1, 10))
     def read_outside(self, distance: int) -> None:
