@@ -1,0 +1,1 @@
+"""The frames wire: one connection carries many requests at once. docs/formats/frame.md says what goes over it."""
