@@ -16,7 +16,7 @@ from benchmarks.table import show, show_json
 def main(arguments: list[str] | None = None) -> int:
     """0 whatever the figures are, because a noisy machine is no failure; 1 without space, 130 after Ctrl-C."""
     choice = _parser().parse_args(arguments)
-    chosen = [benchmark for benchmark in BENCHMARKS if not choice.only or benchmark.name in choice.only]
+    chosen = [benchmark for benchmark in BENCHMARKS if not choice.only or _is_meant(benchmark.name, choice.only)]
     results: list[Result] = []
     try:
         with temporary_place(choice.dir, QUICK if choice.quick else FULL) as place:
@@ -34,10 +34,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _is_meant(name: str, wanted: list[str]) -> bool:
+    """By its whole name, or by the first word of it: `node` means all benchmarks of the node."""
+    return name in wanted or name.partition("-")[0] in wanted
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures the log on this machine.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures log and node on this machine.")
     names = [benchmark.name for benchmark in BENCHMARKS]
-    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
+    words = dict.fromkeys([*names, *(name.partition("-")[0] for name in names)])
+    told = f"one of {', '.join(names)}, or all that begin with the same word: `node`"
+    parser.add_argument("--only", action="append", choices=list(words), metavar="NAME", help=told)
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: figures are rough")
     parser.add_argument("--json", action="store_true", help="every sample of every round, as JSON")
     parser.add_argument(

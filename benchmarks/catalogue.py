@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import appends, batches, memory, reads, recoveries, verification
+from benchmarks import appends, batches, memory, node_frames, node_http, node_sdk, reads, recoveries, verification
 from benchmarks.harness import Benchmark
 from benchmarks.place import Place, Sizes
 
@@ -13,6 +13,9 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     *batches.BENCHMARKS,
     *reads.BENCHMARKS,
     *memory.BENCHMARKS,
+    *node_frames.BENCHMARKS,
+    *node_sdk.BENCHMARKS,
+    *node_http.BENCHMARKS,
 )
 
 

@@ -40,10 +40,42 @@ class Sizes:
     """Appends one at a time in one round."""
     repeats: int
     """How often work of microseconds is done in one round."""
+    node_appends: int
+    """Appends of one record over frames in one round."""
+    node_records: int
+    """Records of a producer, or in bulk, in one round."""
+    node_posts: int
+    """Requests of one record over HTTP in one round."""
+    node_seconds: float
+    """How long a steady rate is kept up."""
 
 
-FULL = Sizes(rounds=9, log_bytes=GIB, memory_bytes=5 * GIB, blocks=24, commits=32, appends=150, repeats=40)
-QUICK = Sizes(rounds=3, log_bytes=64 * MIB, memory_bytes=256 * MIB, blocks=8, commits=8, appends=50, repeats=10)
+FULL = Sizes(
+    rounds=9,
+    log_bytes=GIB,
+    memory_bytes=5 * GIB,
+    blocks=24,
+    commits=32,
+    appends=150,
+    repeats=40,
+    node_appends=200_000,
+    node_records=500_000,
+    node_posts=10_000,
+    node_seconds=10,
+)
+QUICK = Sizes(
+    rounds=3,
+    log_bytes=64 * MIB,
+    memory_bytes=256 * MIB,
+    blocks=8,
+    commits=8,
+    appends=50,
+    repeats=10,
+    node_appends=50_000,
+    node_records=200_000,
+    node_posts=3_000,
+    node_seconds=3,
+)
 
 
 class TooLittleSpace(Exception):

@@ -35,7 +35,7 @@ def cells(result: Result) -> tuple[str, ...]:
 
 def show(results: list[Result]) -> None:
     console = Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH, color_system=None)
-    table = Table(title=f"FlowMesh log, {machine()}")
+    table = Table(title=f"FlowMesh, {machine()}")
     for heading in HEADINGS:
         figures = heading in ("measured", "reference", "ratio", "range", "at least", "runs")
         table.add_column(heading, justify="right" if figures else "left", no_wrap=figures)
