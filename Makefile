@@ -8,7 +8,7 @@ INSTALL := $(PIP) install --require-hashes -r
 
 # Folders that hold Python; the ones that are not there yet are skipped.
 SOURCES := $(wildcard src tests benchmarks examples)
-LOCKS := core build dev fuzz lock
+LOCKS := core build spark dev pipelines fuzz lock
 
 # Bounds: workers for `test`, wall-clock seconds for `soak`.
 TEST_WORKERS ?= 2
@@ -16,6 +16,7 @@ SOAK_SECONDS ?= 1800
 
 STAMP_VENV := $(VENV)/.stamp-venv
 STAMP_CORE := $(VENV)/.stamp-core
+STAMP_SPARK := $(VENV)/.stamp-spark
 STAMP_DEV := $(VENV)/.stamp-dev
 STAMP_FUZZ := $(VENV)/.stamp-fuzz
 STAMP_LOCK := $(VENV)/.stamp-lock
@@ -83,9 +84,15 @@ $(STAMP_CORE): $(STAMP_VENV) requirements/core.txt requirements/build.txt pyproj
 	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
-$(STAMP_DEV): $(STAMP_CORE) requirements/dev.txt
+$(STAMP_SPARK): $(STAMP_CORE) requirements/spark.txt
+	@echo "==> installing Spark (the first time some 500 MB; this takes a minute or two)"
+	@$(INSTALL) requirements/spark.txt
+	@touch $@
+
+$(STAMP_DEV): $(STAMP_SPARK) requirements/dev.txt requirements/pipelines.txt
 	@echo "==> installing the development tools"
 	@$(INSTALL) requirements/dev.txt
+	@$(INSTALL) requirements/pipelines.txt
 	@touch $@
 
 $(STAMP_FUZZ): $(STAMP_DEV) requirements/fuzz.txt
