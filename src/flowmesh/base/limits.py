@@ -73,6 +73,20 @@ SUBSCRIPTION_STALL_MS = 30_000
 """How long a subscriber may leave its window full before the node stops pushing to it."""
 SUBSCRIPTIONS_PER_CONNECTION_MAX = 100
 
+SPLIT_BYTES_MIN = 64 * KIB
+SPLIT_BYTES_DEFAULT = 32 * MIB
+SPLIT_BYTES_MAX = 16 * GIB
+SPLITS_MAX = 10_000
+"""Of one range; pieces of a longer one are larger than was asked for."""
+
+GROUPS_PER_STREAM_MAX = 256
+GROUP_HOLD_S_MAX = 10 * 365 * 24 * 3600
+GROUP_LOCATION_CHARS_MAX = 1_024
+GROUPS_CARRY_BYTES = 4 * MIB
+"""The state of all groups is written anew each time that so much, or twice its own size, was written behind it."""
+GROUPS_PIECE_BYTES = 8 * MIB
+"""Of that state in one block."""
+
 # --- frames and their connections -----------------------------------------------------------------------------------
 
 FRAME_HEADER_BYTES_MAX = 1 * MIB

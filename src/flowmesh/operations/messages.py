@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from flowmesh.base.limits import SPLIT_BYTES_DEFAULT
+
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What all requests share: unknown fields are refused, so a misspelt option is never silently ignored."""
@@ -222,3 +224,99 @@ class Subscribe(StreamRequest, frozen=True):
     at: str | None = None
     window: int = 10_000
     """Records that may be under way and not yet acknowledged."""
+
+
+class SplitStream(StreamRequest, frozen=True):
+    """A range of one partition, to be cut into pieces that can be read side by side."""
+
+    partition: int = 0
+    offset: int | None = None
+    """Where the range begins; the beginning of the log when it is left out."""
+    end_offset: int | None = None
+    """Where it ends; the end of the log when it is left out."""
+    split_bytes: int = SPLIT_BYTES_DEFAULT
+    """How large a piece may be, as stored."""
+
+
+class SplitDescription(Reply, frozen=True):
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    """As stored, to within an interval of the index."""
+
+
+class StreamSplits(Reply, frozen=True):
+    partition: int
+    start_offset: int
+    end_offset: int
+    """The bounds of the log, now."""
+    splits: list[SplitDescription]
+    """In order; together they are the whole range."""
+
+
+# --- groups -------------------------------------------------------------------------------------------------------
+
+
+class GroupRequest(StreamRequest, frozen=True):
+    """Addresses one group of a stream."""
+
+    group: str
+
+
+class CommitGroup(GroupRequest, frozen=True):
+    """Says all about the group, but for the offsets of partitions that it does not name: those stay."""
+
+    offsets: dict[int, int] = {}
+    """By partition: the next offset to read."""
+    kind: str = "consumer"
+    """`consumer`, `spark` or `archive`."""
+    hold_s: int | None = None
+    """Retention keeps what the group has not read, until so long after its last commit. Null: it holds nothing."""
+    location: str | None = None
+    """Of an archive: where its cold tier lies."""
+
+
+class DescribeGroup(GroupRequest, frozen=True):
+    pass
+
+
+class DeleteGroup(GroupRequest, frozen=True):
+    pass
+
+
+class ListGroups(StreamRequest, frozen=True):
+    pass
+
+
+class GroupPosition(Reply, frozen=True):
+    partition: int
+    offset: int
+    """The next one to read."""
+    end_offset: int
+    lag: int
+    """Records between the two."""
+    start_offset: int
+    """Of the log. When it is larger than `offset`, what lies between is gone."""
+
+
+class GroupDescription(Reply, frozen=True):
+    tenant: str
+    namespace: str
+    stream: str
+    group: str
+    kind: str
+    created: str
+    updated: str
+    """The last commit."""
+    hold_s: int | None
+    hold_expires: str | None
+    """When the hold ends if nothing is committed and the node keeps running; it may have passed. Null: no hold."""
+    location: str | None
+    partitions: list[GroupPosition]
+    """Those that were ever committed."""
+    lag: int
+    """The sum over the partitions."""
+
+
+class GroupList(Reply, frozen=True):
+    groups: list[GroupDescription]

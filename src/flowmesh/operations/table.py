@@ -39,6 +39,8 @@ class Operation(NamedTuple):
 
 _STREAMS = "/v1/{tenant}/{namespace}/streams"
 _STREAM = _STREAMS + "/{name}"
+_GROUPS = _STREAM + "/groups"
+_GROUP = _GROUPS + "/{group}"
 _M = messages
 _P = Permission
 
@@ -110,6 +112,26 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "stream.subscribe", 24, _M.Subscribe, _M.Empty, _P.STREAM_READ, Scope.STREAM,
         "GET", _STREAM + "/events", "Have records pushed as they come.",
+    ),
+    Operation(
+        "stream.split", 25, _M.SplitStream, _M.StreamSplits, _P.STREAM_READ, Scope.STREAM,
+        "GET", _STREAM + "/splits", "Cut a range of a partition into pieces that can be read side by side.",
+    ),
+    Operation(
+        "group.commit", 32, _M.CommitGroup, _M.GroupDescription, _P.STREAM_READ, Scope.STREAM,
+        "PUT", _GROUP, "Say how far a group has read, and what retention keeps for it.",
+    ),
+    Operation(
+        "group.describe", 33, _M.DescribeGroup, _M.GroupDescription, _P.STREAM_READ, Scope.STREAM,
+        "GET", _GROUP, "Describe a group: its positions, its lag and its hold.",
+    ),
+    Operation(
+        "group.list", 34, _M.ListGroups, _M.GroupList, _P.STREAM_READ, Scope.STREAM,
+        "GET", _GROUPS, "List the groups of a stream.",
+    ),
+    Operation(
+        "group.delete", 35, _M.DeleteGroup, _M.Empty, _P.STREAM_ADMIN, Scope.STREAM,
+        "DELETE", _GROUP, "Forget a group, and what it holds.",
     ),
 )  # fmt: skip
 
