@@ -15,6 +15,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import flowmesh
 from flowmesh.base import errors
+from flowmesh.client.address import parse_address
+from flowmesh.client.direct import DirectConnection
+from flowmesh.operations.messages import DescribeNode, NodeDescription
 from flowmesh.testing import NodeProcess
 
 
@@ -62,6 +65,15 @@ def test_records_go_through_tls(secure: tuple[NodeProcess, Path]) -> None:
                 assert sum([len(batch) async for batch in consumer.batches()]) == 5000
 
     asyncio.run(run())
+
+
+def test_a_blocking_connection_goes_through_tls_too(secure: tuple[NodeProcess, Path]) -> None:
+    node, certificate = secure
+    with DirectConnection(parse_address(node.url, certificate), node.token) as connection:
+        described = connection.request("node.describe", DescribeNode(), NodeDescription)
+        assert described.tenants >= 1
+    with pytest.raises(errors.BadRequest, match="not trusted"):
+        DirectConnection(parse_address(node.url), node.token)
 
 
 def test_an_authority_that_is_not_trusted_is_refused_at_once(secure: tuple[NodeProcess, Path]) -> None:

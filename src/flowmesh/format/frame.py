@@ -91,6 +91,30 @@ def encode_head(kind: int, code: int, correlation: int, header: bytes, body_byte
     return PREFIX.pack(length, correlation, VERSION, kind, flags, code, len(header)) + header
 
 
+def require(
+    length: int, version: int, kind: int, header_bytes: int, frame_bytes_max: int, header_bytes_max: int
+) -> None:
+    """That a prefix is one of a frame that may be taken, before anything of what it announces is."""
+    if version != VERSION:
+        raise UnsupportedVersion(f"frame version {version} is unknown; this is version {VERSION}.")
+    if not _KIND_FIRST <= kind <= _KIND_LAST:
+        raise BadRequest(f"there is no frame of kind {kind}.")
+    if length + _LENGTH.size > frame_bytes_max:
+        raise TooLarge(
+            f"a frame of {length + _LENGTH.size} bytes is over the limit of {frame_bytes_max}.",
+            hint="Send less at once.",
+        )
+    if header_bytes > header_bytes_max:
+        raise TooLarge(f"a frame's header of {header_bytes} bytes is over the limit of {header_bytes_max}.")
+    if _AFTER_LENGTH + header_bytes > length:
+        raise BadRequest(f"a frame of {length + _LENGTH.size} bytes cannot hold a header of {header_bytes}.")
+
+
+def body_size(length: int, header_bytes: int) -> int:
+    """How many bytes follow the header, from a prefix that was checked."""
+    return length - _AFTER_LENGTH - header_bytes
+
+
 class FrameDecoder:
     """Bytes in, whole frames out. After the first fault nothing more comes out, and `failure` says why."""
 
@@ -122,7 +146,7 @@ class FrameDecoder:
         unpack, end = PREFIX.unpack_from, len(data)
         while end - position >= PREFIX_SIZE:
             length, correlation, version, kind, flags, code, header_bytes = unpack(data, position)
-            self._require(length, version, kind, header_bytes)
+            require(length, version, kind, header_bytes, self.frame_bytes_max, self.header_bytes_max)
             stop = position + _LENGTH.size + length
             if stop > end:
                 self._hold(data[position:], stop - position)
@@ -139,21 +163,6 @@ class FrameDecoder:
             position = stop
         if position < end:
             self._hold(data[position:], PREFIX_SIZE)
-
-    def _require(self, length: int, version: int, kind: int, header_bytes: int) -> None:
-        if version != VERSION:
-            raise UnsupportedVersion(f"frame version {version} is unknown; this node speaks version {VERSION}.")
-        if not _KIND_FIRST <= kind <= _KIND_LAST:
-            raise BadRequest(f"there is no frame of kind {kind}.")
-        if length + _LENGTH.size > self.frame_bytes_max:
-            raise TooLarge(
-                f"a frame of {length + _LENGTH.size} bytes is over the limit of {self.frame_bytes_max}.",
-                hint="Send less at once.",
-            )
-        if header_bytes > self.header_bytes_max:
-            raise TooLarge(f"a frame's header of {header_bytes} bytes is over the limit of {self.header_bytes_max}.")
-        if _AFTER_LENGTH + header_bytes > length:
-            raise BadRequest(f"a frame of {length + _LENGTH.size} bytes cannot hold a header of {header_bytes}.")
 
     def _run(self, data: bytes, position: int, size: int, header_bytes: int) -> FrameRun | None:
         """The requests from `position` on that are alike. What one try costs is bounded by what the last one gained."""
