@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 
-from flowmesh import __version__
 from flowmesh.access.permissions import EVERYTHING, Permission
+from flowmesh.api import groups
 from flowmesh.api.admission import Principal
 from flowmesh.api.service import Change, Service
 from flowmesh.base import times
 from flowmesh.base.errors import BadRequest, ErrorCode, FlowMeshError, Forbidden, NotFound
 from flowmesh.base.names import checked_name
+from flowmesh.base.version import VERSION
 from flowmesh.catalog.model import StreamSettings, Tenant, Token
+from flowmesh.log.splits import split
 from flowmesh.node.streams import OpenStream
 from flowmesh.operations import messages
 from flowmesh.operations.messages import Reply
@@ -29,9 +31,9 @@ Handler = Callable[[Service, Principal, Any], Awaitable[Reply]]
 
 
 async def execute(service: Service, principal: Principal, operation: Operation, request: messages.Request) -> Reply:
-    """Runs one of the operations that carry no records. What changes something is told to the audit log."""
+    """Runs one of the operations that carry no records. What an administrator changes is told to the audit log."""
     handler = HANDLERS[operation.name]
-    if operation.method == "GET":
+    if operation.method == "GET" or operation.permission is Permission.STREAM_READ:
         return await handler(service, principal, request)
     outcome, made = ErrorCode.INTERNAL.value, ""
     try:
@@ -47,7 +49,8 @@ async def execute(service: Service, principal: Principal, operation: Operation, 
 
 def _target(request: messages.Request, made: str) -> str:
     """What a change is about, as one would say it: a path, or the id of a token, and of the one it was made into."""
-    parts = [str(getattr(request, name))[:80] for name in ("tenant", "namespace", "name") if hasattr(request, name)]
+    names = ("tenant", "namespace", "name", "group")
+    parts = [str(getattr(request, name))[:80] for name in names if hasattr(request, name)]
     if hasattr(request, "id"):
         parts.append(str(request.id).partition(".")[0][:80])  # a whole token, given by mistake, keeps its secret
     return "/".join(parts) + (f" -> {made}" if made else "")
@@ -60,7 +63,7 @@ async def describe_node(service: Service, principal: Principal, _request: messag
     node, state = service.node, service.node.catalog.machine.state
     return messages.NodeDescription(
         id=node.id,
-        version=__version__,
+        version=VERSION,
         started=times.to_text(service.started_ns),
         streams=sum(1 for tenant, namespace, _ in list(state.streams) if principal.grant.sees(tenant, namespace)),
         tenants=sum(1 for tenant in list(state.tenants) if principal.grant.sees(tenant)),
@@ -232,6 +235,18 @@ async def find_offset(service: Service, _principal: Principal, request: messages
     return messages.FoundOffset(offset, view.start_offset, view.end_offset)
 
 
+async def split_stream(service: Service, _principal: Principal, request: messages.SplitStream) -> Reply:
+    opened = service.node.stream((request.tenant, request.namespace, request.name))
+    view = opened.partition(request.partition).view
+    found = await service.compute(split, view, request.offset, request.end_offset, request.split_bytes)
+    return messages.StreamSplits(
+        partition=request.partition,
+        start_offset=view.start_offset,
+        end_offset=view.end_offset,
+        splits=[messages.SplitDescription(*piece) for piece in found],
+    )
+
+
 def _stream(opened: OpenStream) -> messages.StreamDescription:
     stream, settings = opened.stream, opened.stream.settings
     partitions = []
@@ -274,4 +289,9 @@ HANDLERS: dict[str, Handler] = {
     "stream.delete": delete_stream,
     "stream.list": list_streams,
     "stream.find": find_offset,
+    "stream.split": split_stream,
+    "group.commit": groups.commit_group,
+    "group.describe": groups.describe_group,
+    "group.list": groups.list_groups,
+    "group.delete": groups.delete_group,
 }

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from flowmesh.base.errors import BadRequest, Closed, FlowMeshError, NotFound, Unavailable
 from flowmesh.base.limits import WRITER_QUEUE_BYTES_MAX
 from flowmesh.host.writer import WriterThread
+from flowmesh.log.commit import Committed, Item
 from flowmesh.log.view import Chunk, Cursor, LogView
 from flowmesh.node.node import Node
 from flowmesh.node.partition import AppendReply, StreamPartition
@@ -58,6 +59,21 @@ class Service:
         self._require_serving()
         return await asyncio.wrap_future(self._writer.call(function))
 
+    async def carry_out(self, log: Committed, command: Item) -> Any:
+        """Has the writer carry out a command of a partition that is no stream's, in one commit with what else waits."""
+        self._require_room()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def finish(results: Sequence[Any]) -> None:
+            if not future.done():
+                future.set_result(results[0])
+
+        self._writer.submit(log, [command], finish)
+        result = await future
+        if isinstance(result, FlowMeshError):
+            raise result
+        return result
+
     # --- appending ----------------------------------------------------------------------------------------------
 
     def submit(
@@ -67,12 +83,7 @@ class Service:
         done: Callable[[Sequence[AppendResult]], None],
     ) -> None:
         """Appends, and calls `done` on the loop once the results hold. Refuses at once when too much waits."""
-        self._require_serving()
-        # Half of what the writer takes: the other half is for what is under way, so that the loop never waits in there.
-        if self._writer.queued_bytes > WRITER_QUEUE_BYTES_MAX // 2:
-            raise Unavailable(
-                "more is waiting to be written than this node takes.", hint="Send less, or a little later."
-            )
+        self._require_room()
 
         def finish(results: Sequence[AppendResult]) -> None:
             done(results)
@@ -159,6 +170,14 @@ class Service:
         self.draining = True
         for wake in list(self._sleepers):
             wake()
+
+    def _require_room(self) -> None:
+        self._require_serving()
+        # Half of what the writer takes: the other half is for what is under way, so that the loop never waits in there.
+        if self._writer.queued_bytes > WRITER_QUEUE_BYTES_MAX // 2:
+            raise Unavailable(
+                "more is waiting to be written than this node takes.", hint="Send less, or a little later."
+            )
 
     def _require_serving(self) -> None:
         if self.draining:

@@ -83,9 +83,11 @@ GROUPS_PER_STREAM_MAX = 256
 GROUP_HOLD_S_MAX = 10 * 365 * 24 * 3600
 GROUP_LOCATION_CHARS_MAX = 1_024
 GROUPS_CARRY_BYTES = 4 * MIB
-"""The state of all groups is written anew each time that so much, or twice its own size, was written behind it."""
-GROUPS_PIECE_BYTES = 8 * MIB
-"""Of that state in one block."""
+"""The log of groups is written anew when it is longer than this, and than three times what was written anew last."""
+GROUPS_PIECE_BYTES = 1 * MIB
+"""How much of them goes into one block then."""
+GROUPS_NOTE_NS = 60 * 1_000_000_000
+"""How long the node has run is written down so often, while a group holds anything."""
 
 # --- frames and their connections -----------------------------------------------------------------------------------
 

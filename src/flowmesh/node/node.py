@@ -22,6 +22,7 @@ from flowmesh.log.open_log import open_log
 from flowmesh.log.options import LogOptions
 from flowmesh.node import paths
 from flowmesh.node.catalog import CatalogPartition
+from flowmesh.node.groups import GroupsPartition, open_groups
 from flowmesh.node.partition import StreamPartition
 from flowmesh.node.statistics import CommitStatistics
 from flowmesh.node.streams import OpenStream, StreamStore, checked_settings, retention_of, storage_failed
@@ -43,11 +44,13 @@ class Node:
         lock: Lock,
         node_id: str,
         catalog: CatalogPartition,
+        groups: GroupsPartition,
         disk_reserve_bytes: int,
     ) -> None:
         self.id = node_id
         self.directory = directory
         self.catalog = catalog
+        self.groups = groups
         self.streams: dict[StreamKey, OpenStream] = {}
         """Replaced, never changed, so that readers may look without a lock."""
         self.damaged: dict[StreamKey, FlowMeshError] = {}
@@ -86,7 +89,8 @@ class Node:
         try:
             node_id = _node_id(disk, entropy, directory)
             catalog = _open_catalog(disk, clock, entropy, directory)
-            node = cls(disk, clock, entropy, directory, lock, node_id, catalog, disk_reserve_bytes)
+            groups = open_groups(disk, clock, entropy, directory)
+            node = cls(disk, clock, entropy, directory, lock, node_id, catalog, groups, disk_reserve_bytes)
             node._start(keep_token)
         except BaseException:
             lock.release()
@@ -103,6 +107,7 @@ class Node:
             self._add_token(first, EVERYTHING, (EVERYTHING,), (Permission.ADMIN,), None, "the first administrator")
         files.make_directory(self._disk, f"{self.directory}/{paths.STREAMS}")
         self._forget_deleted()
+        self._forget_groups()
         for key, stream in state.streams.items():
             self._open_stream(key, stream)
 
@@ -131,12 +136,12 @@ class Node:
     def close(self) -> None:
         """Everything synced, with snapshots and clean marks. A log that fails keeps no other from being closed."""
         failures: list[FlowMeshError | OSError] = []
-        logs: list[StreamPartition | CatalogPartition] = []
+        logs: list[StreamPartition | GroupsPartition | CatalogPartition] = []
         for opened in self.streams.values():
             logs += opened.partitions
         self.streams = {}
         try:
-            for log in (*logs, self.catalog):
+            for log in (*logs, self.groups, self.catalog):
                 try:
                     log.close()
                 except (FlowMeshError, OSError) as error:
@@ -187,6 +192,7 @@ class Node:
         for partition in opened.partitions if opened is not None else ():
             partition.discard()
         self._forget_deleted()
+        self._forget_groups()
 
     def _forget_deleted(self) -> None:
         """Takes deleted streams off the disk. What cannot be removed now is tried again by upkeep."""
@@ -197,6 +203,11 @@ class Node:
             except (FlowMeshError, OSError):
                 continue
 
+    def _forget_groups(self) -> None:
+        """Those of streams that are no more. What cannot be written down now is tried again by upkeep."""
+        with suppress(FlowMeshError):
+            self.groups.keep_only(stream.id for stream in self.catalog.machine.state.streams.values())
+
     @property
     def statistics(self) -> CommitStatistics:
         return self._store.statistics
@@ -206,14 +217,18 @@ class Node:
 
     def trim(self) -> int:
         """Applies every stream's retention once; returns how many segments went. A log that fails is passed over:
-        its own failure says so to whoever uses it."""
+        its own failure says so to whoever uses it. What a group holds stays."""
+        with suppress(FlowMeshError):
+            self.groups.note_time()
         count = 0
         for opened in list(self.streams.values()):
             retention = retention_of(opened.stream.settings)
+            opened.hold(self.groups.held(opened.stream.id))
             for partition in opened.partitions:
                 with suppress(FlowMeshError):
                     count += partition.trim(retention)
         self._forget_deleted()
+        self._forget_groups()
         return count
 
     # --- tenants and tokens -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from flowmesh.base.limits import CHAIN_NAME_BYTES_MAX
 NODE_FILE = "node.json"
 LOCK_FILE = "lock"
 CATALOG = "metadata/catalog/0"
+GROUPS = "metadata/groups/0"
 STREAMS = "streams"
 RESOURCE_FILE = "resource.json"
 _HASH_HEX = 16

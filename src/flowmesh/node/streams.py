@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from contextlib import suppress
 
 import msgspec
@@ -25,6 +26,7 @@ from flowmesh.ports.disk import Disk
 from flowmesh.ports.entropy import Entropy
 
 _MILLISECOND_NS = 1_000_000
+_GROUPS = "groups"
 OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -52,6 +54,14 @@ class OpenStream:
         for partition in self.partitions:
             appender = partition.appender
             appender.options = options_of(stream.settings, appender.options.disk_reserve_bytes)
+
+    def hold(self, held: Mapping[int, int]) -> None:
+        """What groups keep from retention from now on: an offset for each partition that is held at all."""
+        for number, partition in enumerate(self.partitions):
+            holds = partition.appender.holds
+            holds.pop(_GROUPS, None)
+            if number in held:
+                holds[_GROUPS] = held[number]
 
     def take_turn(self) -> int:
         turn = self.next_partition
@@ -160,14 +170,23 @@ class StreamStore:
         partitions: list[StreamPartition] = []
         try:
             for number in range(stream.settings.partitions):
-                appender = open_log(self._disk, f"{directory}/{number}", self._clock, options)
-                partitions.append(StreamPartition(self._disk, self._clock, appender, self._statistics))
+                partition = self._open_partition(f"{directory}/{number}", options)
+                partitions.append(partition)
         except (FlowMeshError, OSError):
             for partition in partitions:
                 with suppress(FlowMeshError, OSError):
                     partition.close()
             raise
         return OpenStream(stream, tuple(partitions))
+
+    def _open_partition(self, directory: str, options: LogOptions) -> StreamPartition:
+        appender = open_log(self._disk, directory, self._clock, options)
+        try:
+            return StreamPartition(self._disk, self._clock, appender, self._statistics)
+        except (FlowMeshError, OSError):
+            with suppress(FlowMeshError, OSError):
+                appender.close()
+            raise
 
     def describe(self, stream: Stream) -> None:
         """For people and tools that look at a directory and ask what it is. The catalog is the truth."""

@@ -271,7 +271,8 @@ class CommitGroup(GroupRequest, frozen=True):
     kind: str = "consumer"
     """`consumer`, `spark` or `archive`."""
     hold_s: int | None = None
-    """Retention keeps what the group has not read, until so long after its last commit. Null: it holds nothing."""
+    """Retention keeps what the group has not read, in the partitions that it ever committed, until the node has run so
+    long after its last commit. Null: it holds nothing."""
     location: str | None = None
     """Of an archive: where its cold tier lies."""
 

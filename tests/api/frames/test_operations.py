@@ -1,5 +1,7 @@
 """Every operation of the table over frames, and what an operation may not do to its connection."""
 
+from typing import Any
+
 import pytest
 
 from flowmesh.base.errors import ErrorCode
@@ -21,7 +23,7 @@ def wire_batch(values: list[bytes | None], producer: Producer = batch.ANONYMOUS,
 def test_every_operation_answers(wire: Wire) -> None:
     stream = {**PLACE, "name": "every"}
     token = wire.call("token.create", tenant="default", permissions=["stream.read"])
-    calls: dict[str, dict[str, object]] = {
+    calls: dict[str, dict[str, Any]] = {
         "node.describe": {},
         "tenant.create": {"tenant": "every"},
         "tenant.list": {},
@@ -37,6 +39,11 @@ def test_every_operation_answers(wire: Wire) -> None:
         "stream.append": stream,
         "stream.read": stream,
         "stream.find": {**stream, "at": "latest"},
+        "stream.split": stream,
+        "group.commit": {**stream, "group": "readers", "offsets": {0: 1}},
+        "group.describe": {**stream, "group": "readers"},
+        "group.list": stream,
+        "group.delete": {**stream, "group": "readers"},
         "stream.delete": stream,
     }
     assert set(calls) | TESTED_ELSEWHERE == {operation.name for operation in OPERATIONS}
@@ -48,7 +55,8 @@ def test_every_operation_answers(wire: Wire) -> None:
 def test_an_unknown_code_a_bad_header_and_an_unwanted_body_are_answers_and_no_more(wire: Wire) -> None:
     wire.send(FrameKind.REQUEST, 250, {})
     assert content(wire.receive())["code"] == ErrorCode.UNKNOWN_COMMAND
-    for header in ({"tenent": "x"}, {"tenant": 5}, [], None):
+    headers: tuple[Any, ...] = ({"tenent": "x"}, {"tenant": 5}, [], None)
+    for header in headers:
         wire.send(FrameKind.REQUEST, 2, header)
         assert content(wire.receive())["code"] == ErrorCode.BAD_REQUEST
     assert wire.call("node.describe", b"body")["code"] == ErrorCode.BAD_REQUEST
@@ -100,7 +108,7 @@ def read_all(wire: Wire, name: str, partition: int = 0) -> list[columns.Record]:
         (b"x", {"key": "text"}),
     ],
 )
-def test_a_record_that_cannot_be_is_refused_alone(wire: Wire, body: bytes, fields: dict[str, object]) -> None:
+def test_a_record_that_cannot_be_is_refused_alone(wire: Wire, body: bytes, fields: dict[str, Any]) -> None:
     if wire.call("stream.describe", **PLACE, name="refusing").get("code") == ErrorCode.NOT_FOUND:
         wire.create("refusing")
     before = len(read_all(wire, "refusing"))

@@ -21,6 +21,7 @@ def fields_of(operation: Operation, **place: object) -> dict[str, Any]:
         "tenant": "default",
         "namespace": "default",
         "name": "matrix",
+        "group": "nobody",
         "id": "nobody",
         "permissions": ["stream.read"],
     }

@@ -29,6 +29,7 @@ CHECKS = [
     checks.response_schema_conformance,
 ]
 STREAM = {"tenant": "default", "namespace": "tests", "name": "described"}
+GROUP = "groups/readers"
 EXAMPLES = 100
 
 
@@ -61,6 +62,7 @@ def described(served: ServedNode) -> Iterator[ServedNode]:
     with served.client() as client:
         stream = make_stream(client, STREAM["name"], partitions=2)
         append(client, stream, "a", {"b": 1}, None)
+        client.put(f"{stream}/groups/readers", json={"offsets": {"0": 0}, "hold_s": 60}).raise_for_status()
         yield served
 
 
@@ -68,14 +70,15 @@ def described(served: ServedNode) -> Iterator[ServedNode]:
 @pytest.mark.parametrize("label", DESCRIBED)
 def test_what_is_described_is_what_is_answered(described: ServedNode, label: str) -> None:
     on_the_stream = {f"{BY_NAME[name].method} {BY_NAME[name].route}" for name in ("stream.describe", "stream.alter",
-                     "stream.append", "stream.read", "stream.find")}  # fmt: skip
+                     "stream.append", "stream.read", "stream.find", "stream.split", "group.list",
+                     "group.commit", "group.describe")}  # fmt: skip
     tried = []
 
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
     @given(case=DESCRIBED[label].as_strategy(), there=st.booleans())
     def ask(case: Any, there: bool) -> None:
         if there and label in on_the_stream:
-            case.path_parameters = dict(STREAM)
+            case.path_parameters = {**case.path_parameters, **STREAM}
         if "wait_ms" in (case.query or {}):
             case.query["wait_ms"] = 5
         answer = case.call(base_url=described.url, headers={"authorization": f"Bearer {described.token}"}, timeout=20)
@@ -90,7 +93,7 @@ def test_answers_that_carry_records_fit_the_document(described: ServedNode) -> N
     """By hand, because what schemathesis makes up rarely gets as far as this."""
     with described.client() as client:
         stream = "/v1/default/tests/streams/described"
-        for path, kind in ((f"{stream}/records", "get"), (stream, "get"), (f"{stream}/offset", "get"), (BASE, "get")):
-            answer = client.request(kind, path).raise_for_status()
+        for path in (BASE, stream, *(f"{stream}/{part}" for part in ("records", "offset", "splits", "groups", GROUP))):
+            answer = client.get(path).raise_for_status()
             template = path.replace("default/tests", "{tenant}/{namespace}").replace("described", "{name}")
-            SCHEMA[template][kind.upper()].validate_response(answer)
+            SCHEMA[template.replace(GROUP, "groups/{group}")]["GET"].validate_response(answer)

@@ -153,4 +153,5 @@ def test_there_is_a_test_here_for_each_kind_of_operation() -> None:
         "token.create", "token.list", "token.revoke", "token.rotate",
         "stream.create", "stream.describe", "stream.alter", "stream.delete", "stream.list",
         "stream.append", "stream.read", "stream.find", "stream.subscribe",
+        "stream.split", "group.commit", "group.describe", "group.list", "group.delete",
     }  # fmt: skip

@@ -41,6 +41,11 @@ CALLS: dict[str, Call] = {
     "stream.read": Call(f"{STREAM}/records", 200),
     "stream.find": Call(f"{STREAM}/offset", 200),
     "stream.subscribe": Call(f"{STREAM}/events?at=earliest", 200),
+    "stream.split": Call(f"{STREAM}/splits", 200),
+    "group.commit": Call(f"{STREAM}/groups/known", 200, {"offsets": {"0": 0}}),
+    "group.describe": Call(f"{STREAM}/groups/known", 200),
+    "group.list": Call(f"{STREAM}/groups", 200),
+    "group.delete": Call(f"{STREAM}/groups/spare", 204),
 }
 SCOPED = [operation for operation in OPERATIONS if operation.scope in (Scope.STREAM, Scope.NAMESPACE)]
 
@@ -87,6 +92,7 @@ def matrix(served: ServedNode) -> Iterator[Matrix]:
         for name in ("matrix", "matrix-other"):
             admin.put(f"/v1/tenants/{name}").raise_for_status()
         admin.put(STREAM).raise_for_status()
+        admin.put(f"{STREAM}/groups/known").raise_for_status()
         yield Matrix(served, admin)
 
 

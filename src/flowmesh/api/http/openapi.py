@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from flowmesh import __version__
 from flowmesh.api.http.appending import DECODERS, AppendQuery
 from flowmesh.api.http.media import ARROW, EVENTS, NDJSON
 from flowmesh.api.http.outcomes import refusals, success_of
@@ -16,6 +15,7 @@ from flowmesh.api.http.record_forms import RecordForm
 from flowmesh.api.http.record_views import RecordPage
 from flowmesh.api.http.routes import path_fields
 from flowmesh.base import limits
+from flowmesh.base.version import VERSION
 from flowmesh.operations import messages
 from flowmesh.operations.table import OPERATIONS, Operation
 
@@ -32,6 +32,9 @@ _BOUNDS: dict[str, tuple[int, int | None]] = {
     "wait_ms": (0, limits.READ_WAIT_MS_MAX),
     "window": (1, limits.SUBSCRIPTION_WINDOW_MAX),
     "offset": (0, None),
+    "end_offset": (0, None),
+    "split_bytes": (limits.SPLIT_BYTES_MIN, limits.SPLIT_BYTES_MAX),
+    "hold_s": (1, limits.GROUP_HOLD_S_MAX),
     "segment_bytes": (limits.SEGMENT_BYTES_MIN, limits.SEGMENT_BYTES_MAX),
 }
 
@@ -54,7 +57,7 @@ def document() -> Document:
         "openapi": "3.1.0",
         "info": {
             "title": "FlowMesh",
-            "version": __version__,
+            "version": VERSION,
             "description": "Streams on one hash-chained log. Every refusal is a problem with a stable code.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

@@ -72,6 +72,6 @@ def _codes(operation: Operation) -> Iterable[ErrorCode]:
         codes |= dict.fromkeys(_STREAMS)
     if operation.request is messages.AppendRecords:
         codes |= dict.fromkeys(_PRODUCERS)
-    if operation.request in (messages.ReadRecords, messages.Subscribe, messages.FindOffset):
+    if operation.request in (messages.ReadRecords, messages.Subscribe, messages.FindOffset, messages.SplitStream):
         codes |= dict.fromkeys(_OFFSETS)
     return codes

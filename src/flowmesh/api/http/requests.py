@@ -29,7 +29,7 @@ def request_from(kind: type[R], path: Mapping[str, str], query: bytes, body: byt
                 raise BadRequest(f"{name[:80]!r} is in the {where} and in the body.", field=name[:80])
             given[name] = value
     try:
-        return msgspec.convert(given, kind)
+        return msgspec.convert(given, kind, str_keys=True)
     except msgspec.ValidationError as error:
         raise unfit(error, kind)
 

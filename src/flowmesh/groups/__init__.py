@@ -1,0 +1,1 @@
+"""The groups machine: who reads a stream, how far each has read, and what retention keeps for it."""
