@@ -108,3 +108,15 @@ def test_a_restart_from_any_snapshot_knows_the_same_repetitions(cut: int) -> Non
         restarted.apply(batch.header, number * 2)
     assert restarted.snapshot() == given(*history).snapshot()
     assert when(restarted, AppendBatch(history[-1])).outcomes == [SentBatch(10, 2, 10)]
+
+
+@pytest.mark.parametrize("known_before, since", [(False, None), (True, 30)])
+def test_a_refusal_within_a_round_tells_only_offsets_that_are_known(known_before: bool, since: int | None) -> None:
+    machine = StreamMachine()
+    first = 0
+    if known_before:
+        machine.apply(sent(0, 2).header, 30)
+        first = 2
+    outcomes = machine.decide([AppendBatch(sent(first, 2)), AppendBatch(sent(first + 1, 4))], 0).outcomes
+    assert isinstance(outcomes[1], OutOfOrderSequence)
+    assert (outcomes[1].next_sequence, outcomes[1].since_offset) == (first + 2, since)

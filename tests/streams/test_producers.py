@@ -76,3 +76,27 @@ def test_the_producer_that_was_silent_longest_is_forgotten(monkeypatch: pytest.M
     assert known.judge(header(55, producer=2)) is None
     with pytest.raises(OutOfOrderSequence):
         known.judge(header(55, producer=1))
+
+
+def test_who_counts_epochs_is_not_pushed_out_by_those_that_come_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 2)
+    known = told((0, 3), epoch=4)
+    for producer in range(100, 110):
+        known.apply(header(0, producer=producer), 0)
+    assert len(known) == 3
+    assert known.judge(header(0, 3, epoch=4)) == SentBatch(0, 3, 0)
+    restored = Producers()
+    restored.restore(known.snapshot())
+    assert restored.snapshot() == known.snapshot()
+    for producer in (200, 201):
+        restored.apply(header(0, producer=producer, epoch=1), 0)
+    assert restored.judge(header(55, epoch=4)) is None
+
+
+def test_a_refusal_says_what_comes_next_and_since_where() -> None:
+    known = told((0, 3))
+    known.apply(header(0, 3, epoch=1), 40)
+    known.apply(header(3, 2, epoch=1), 50)
+    with pytest.raises(OutOfOrderSequence) as raised:
+        known.judge(header(1, 3, epoch=1))
+    assert (raised.value.next_sequence, raised.value.since_offset) == (5, 40)

@@ -159,6 +159,21 @@ class OutOfOrderSequence(FlowMeshError):
 
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        hint: str | None = None,
+        next_sequence: int | None = None,
+        since_offset: int | None = None,
+    ) -> None:
+        super().__init__(message, field=field, hint=hint)
+        self.next_sequence = next_sequence
+        """The one that would be taken."""
+        self.since_offset = since_offset
+        """What is stored of the producer in this epoch begins here."""
+
 
 class ProducerFenced(FlowMeshError):
     """A newer producer with the same id has taken over."""

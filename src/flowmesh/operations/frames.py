@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from flowmesh.base import errors
-from flowmesh.base.errors import ErrorCode, FlowMeshError, OffsetOutOfRange
+from flowmesh.base.errors import ErrorCode, FlowMeshError, OffsetOutOfRange, OutOfOrderSequence
 from flowmesh.operations.messages import AppendRecords, Reply, Request
 
 PROTOCOL = 1
@@ -46,6 +46,8 @@ class BlocksRead(Reply, frozen=True):
     next_offset: int
     start_offset: int
     end_offset: int
+    segments: list[tuple[int, str]] = []
+    """Each segment that the entries come from: the offset of its first entry here, and its part of their block ids."""
 
 
 class Subscribed(Reply, frozen=True):
@@ -68,6 +70,10 @@ class ErrorBody(Reply, frozen=True, omit_defaults=True):
     """Where to go on, or the offset that was not there."""
     start_offset: int | None = None
     end_offset: int | None = None
+    next_sequence: int | None = None
+    """Of a producer whose batch was out of order: what it has to send."""
+    since_offset: int | None = None
+    """Where what is stored of that producer begins."""
 
 
 _BY_CODE: dict[str, type[FlowMeshError]] = {
@@ -81,10 +87,13 @@ _decode_error = msgspec.msgpack.Decoder(ErrorBody).decode
 
 def error_header(error: FlowMeshError, *, offset: int | None = None) -> bytes:
     """An error as the header of a frame."""
-    start = end = None
+    start = end = sequence = since = None
     if isinstance(error, OffsetOutOfRange):
         offset, start, end = error.offset, error.start_offset, error.end_offset
-    return _encode(ErrorBody(error.code.value, error.message, error.field, error.hint, offset, start, end))
+    elif isinstance(error, OutOfOrderSequence):
+        sequence, since = error.next_sequence, error.since_offset
+    fixed = (error.code.value, error.message, error.field, error.hint)
+    return _encode(ErrorBody(*fixed, offset, start, end, sequence, since))
 
 
 class NodeError(NamedTuple):
@@ -104,4 +113,6 @@ def error_of(header: bytes) -> NodeError:
     if body.code == ErrorCode.OFFSET_OUT_OF_RANGE and None not in offsets:
         return NodeError(OffsetOutOfRange(*(number or 0 for number in offsets)), body.offset)
     made = _BY_CODE.get(body.code, FlowMeshError)(body.message, field=body.field, hint=body.hint)
+    if isinstance(made, OutOfOrderSequence):
+        made.next_sequence, made.since_offset = body.next_sequence, body.since_offset
     return NodeError(made, body.offset)

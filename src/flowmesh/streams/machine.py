@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flowmesh.base.errors import FlowMeshError
+from flowmesh.base.errors import FlowMeshError, OutOfOrderSequence
 from flowmesh.format import columns
 from flowmesh.format.batch import NO_PRODUCER, Batch, BatchHeader
 from flowmesh.format.block import OVERHEAD
@@ -127,7 +127,14 @@ def _judge_with(producers: Producers, earlier: list[BatchHeader], header: BatchH
     overlay = Producers()
     for before in earlier:
         overlay.apply(before, before.base_offset)
-    return overlay.judge(header)
+    try:
+        return overlay.judge(header)
+    except OutOfOrderSequence as error:
+        # In the overlay batches have places in this round, and no offsets yet.
+        state = producers.find(header.producer_id)
+        known = state is not None and state.epoch == header.producer_epoch
+        error.since_offset = state.first_offset if state is not None and known else None
+        raise
 
 
 def _merged(run: Sequence[AppendRecord], now_ns: int) -> Batch:
