@@ -30,12 +30,15 @@ LATE_S = 120.0
 class Slow:
     """A connection that is some way into a message, and goes on with it byte by byte."""
 
-    def __init__(self, kind: str, one: socket.socket, begun: bytes, drip: bytes) -> None:
+    def __init__(self, kind: str, one: socket.socket, greeting: bytes, begun: bytes, drip: bytes) -> None:
         self.kind = kind
         self.socket = one
         self.drip = drip
         self.heard = b""
         self.closed = False
+        if greeting:
+            one.sendall(greeting)
+            assert one.recv(65_536), "the welcome"
         one.sendall(begun)
         one.setblocking(False)
 
@@ -58,12 +61,16 @@ class Slow:
         self.closed = self.closed or not data
 
 
+def hello_of(token: str) -> bytes:
+    return frame.encode(FrameKind.HELLO, 0, 1, msgspec.msgpack.encode({"token": token}))
+
+
 def beginnings(token: str) -> dict[str, tuple[str, bytes, bytes]]:
-    """By kind of slowness: the wire, what is sent at once, and what follows drop by drop."""
+    """By kind of slowness: where, what is sent at once, and what follows drop by drop."""
     bearer = f"authorization: Bearer {token}\r\n".encode()
     post = f"POST {STREAM_URL}/records HTTP/1.1\r\nhost: x\r\n".encode()
     raw = b"content-type: application/octet-stream\r\n"
-    hello = frame.encode(FrameKind.HELLO, 0, 1, msgspec.msgpack.encode({"token": token}))
+    hello = hello_of(token)
     address = msgspec.msgpack.encode({"tenant": "default", "namespace": "default", "name": STREAM})
     return {
         "http, nothing": ("http", b"", b""),
@@ -77,10 +84,10 @@ def beginnings(token: str) -> dict[str, tuple[str, bytes, bytes]]:
         "frames, nothing": ("frames", b"", b""),
         "frames, prefix": ("frames", hello[:5], b""),
         "frames, hello": ("frames", PREFIX.pack(4000, 1, 1, FrameKind.HELLO, 0, 0, 3000), b"x"),
-        "frames, header": ("frames", hello + PREFIX.pack(900_000, 1, 1, FrameKind.REQUEST, 0, 21, 800_000), b"x"),
+        "frames, header": ("greeted", PREFIX.pack(900_000, 1, 1, FrameKind.REQUEST, 0, 21, 800_000), b"x"),
         "frames, body": (
-            "frames",
-            hello + PREFIX.pack(20 * MIB, 1, 1, FrameKind.REQUEST, 0, 21, len(address)) + address,
+            "greeted",
+            PREFIX.pack(20 * MIB, 1, 1, FrameKind.REQUEST, 0, 21, len(address)) + address,
             b"x",
         ),
     }
@@ -89,8 +96,14 @@ def beginnings(token: str) -> dict[str, tuple[str, bytes, bytes]]:
 @contextmanager
 def slow_senders(ports: Ports, token: str) -> Iterator[list[Slow]]:
     found = [
-        Slow(kind, dial(ports.http if wire == "http" else ports.frames), begun, drip)
-        for kind, (wire, begun, drip) in beginnings(token).items()
+        Slow(
+            kind,
+            dial(ports.http if where == "http" else ports.frames),
+            hello_of(token) if where == "greeted" else b"",
+            begun,
+            drip,
+        )
+        for kind, (where, begun, drip) in beginnings(token).items()
         for _ in range(EACH)
     ]
     try:

@@ -40,7 +40,7 @@ def from_arrow(
     producer: Producer = ANONYMOUS,
     schema_version: int = 0,
 ) -> Batch:
-    """`values` and `keys` are binary, `headers` a map of binary to binary, `times_ns` int64. Slices are taken as such."""
+    """`values` and `keys` are binary, `headers` a map of binary to binary, `times_ns` int64; slices are welcome."""
     value_part = _bytes_part(values, "value")
     key_part = _bytes_part(keys, "key") if keys is not None and keys.null_count < len(keys) else _ABSENT
     bounds, names, contents = (b"", _ABSENT, _ABSENT) if headers is None else _header_parts(headers)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import msgspec
 
 from flowmesh.api.admission import Admission, Principal
+from flowmesh.api.frames.headers import decoded
 from flowmesh.api.service import Service, choose_partition
-from flowmesh.base.errors import BadRequest
 from flowmesh.node.partition import StreamPartition
 from flowmesh.node.streams import OpenStream
 from flowmesh.operations.frames import SingleAppend
@@ -55,10 +55,7 @@ class Targets:
         return self._find(header, principal) if target is None else target
 
     def _find(self, header: bytes, principal: Principal) -> Target:
-        try:
-            request = _decode(header)
-        except msgspec.MsgspecError as error:
-            raise BadRequest(f"this is no header of an append: {error}") from error
+        request = decoded(_decode, header, "header of an append")
         key = (request.tenant, request.namespace, request.name)
         stream = self._streams.get(key)
         if stream is None:
