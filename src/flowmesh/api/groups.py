@@ -132,6 +132,7 @@ def _description(service: Service, opened: OpenStream, group: Group) -> messages
         updated=times.to_text(group.updated_ns),
         hold_s=None if group.hold_ns is None else group.hold_ns // times.NANOSECONDS,
         hold_expires=None if left_ns is None else times.to_text(service.clock.wall_ns() + left_ns),
+        holding=left_ns is not None and left_ns > 0,
         location=group.location,
         partitions=partitions,
         lag=sum(position.lag for position in partitions),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from flowmesh import __version__
+from flowmesh.base.version import VERSION
 from flowmesh.cli.context import context
 from flowmesh.cli.group import FriendlyGroup
+from flowmesh.cli.groups import group
 from flowmesh.cli.log import log
 from flowmesh.cli.login import login
 from flowmesh.cli.node import node
@@ -21,7 +22,7 @@ COMPLETE_VARIABLE = "_FLOWMESH_COMPLETE"
 
 
 @click.group(cls=FriendlyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name=PROGRAM, message="%(prog)s %(version)s")
 def flowmesh() -> None:
     """Events, jobs, state and live hand-offs on one hash-chained log.
 
@@ -49,7 +50,7 @@ def completion(shell: str) -> None:
     click.echo(found(flowmesh, {}, PROGRAM, COMPLETE_VARIABLE).source())
 
 
-for command in (log, serve, login, context, stream, token, tenant, node):
+for command in (log, serve, login, context, stream, group, token, tenant, node):
     flowmesh.add_command(command)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,10 +19,12 @@ from flowmesh.client.stream_handle import StreamHandle
 from flowmesh.format.columns import Header, Record
 from flowmesh.operations.messages import (
     FoundOffset,
+    GroupDescription,
     NewToken,
     NodeDescription,
     PartitionAppend,
     StreamDescription,
+    StreamSplits,
     TenantDescription,
     TokenDescription,
 )
@@ -145,6 +147,18 @@ class BlockingStream:
     def find(self, *, partition: int = 0, time: str | None = None, at: str | None = None) -> FoundOffset:
         return self._loop.run(self._handle.find(partition=partition, time=time, at=at))
 
+    def groups(self) -> list[GroupDescription]:
+        return self._loop.run(self._handle.groups())
+
+    def group(self, name: str) -> GroupDescription:
+        return self._loop.run(self._handle.group(name))
+
+    def commit_group(self, name: str, offsets: Mapping[int, int] | None = None, **options: Any) -> GroupDescription:
+        return self._loop.run(self._handle.commit_group(name, offsets, **options))
+
+    def delete_group(self, name: str) -> None:
+        self._loop.run(self._handle.delete_group(name))
+
     def append(self, value: bytes | None, **options: Any) -> PartitionAppend:
         return self._loop.run(self._handle.append(value, **options))
 
@@ -153,6 +167,11 @@ class BlockingStream:
 
     def read(self, offset: int | None = None, **options: Any) -> list[ReceivedBatch]:
         return self._loop.run(self._handle.read(offset, **options))
+
+    def splits(
+        self, partition: int = 0, offset: int | None = None, end_offset: int | None = None, **options: Any
+    ) -> StreamSplits:
+        return self._loop.run(self._handle.splits(partition, offset, end_offset, **options))
 
     def producer(self, **options: Any) -> BlockingProducer:
         return BlockingProducer(self._loop, self._loop.run(self._handle.producer(**options)))

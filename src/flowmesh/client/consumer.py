@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Self
@@ -17,6 +17,7 @@ import msgspec
 
 from flowmesh.base.errors import Closed
 from flowmesh.base.limits import MIB
+from flowmesh.client.bookmark import Bookmark
 from flowmesh.client.feed import Feed, Place
 from flowmesh.client.received import ReceivedBatch
 from flowmesh.client.session import Session
@@ -42,6 +43,7 @@ class StreamConsumer:
         window: int = 100_000,
         verify: bool = False,
         until_end: bool = False,
+        bookmark: Bookmark | None = None,
     ) -> None:
         self._session = session.sibling()
         self._place = place
@@ -50,6 +52,8 @@ class StreamConsumer:
         self._window = window
         self._verify = verify
         self._until_end = until_end
+        self._bookmark = bookmark
+        self._committing: asyncio.Task[None] | None = None
         self._ready: deque[tuple[Feed, ReceivedBatch]] = deque()
         self._ready_bytes = 0
         self._more = asyncio.Event()
@@ -80,41 +84,65 @@ class StreamConsumer:
             for record in batch.records():
                 yield record
 
-    async def batches(self) -> AsyncIterator[ReceivedBatch]:
+    async def batches(self) -> AsyncGenerator[ReceivedBatch, None]:
         """Batch by batch. Asking for the next one says that the one before is done with."""
         await self.open()
         while (batch := await self._next()) is not None:
             yield batch
 
     async def open(self) -> None:
-        """Finds out where to begin. Iterating does it, too; here, records appended from now on are surely seen."""
+        """Finds out where to begin. Iterating does it, too; here, records appended from now on are surely seen.
+
+        A consumer that cannot begin is closed by that.
+        """
+        if self._closed:
+            raise Closed("this consumer is closed.")
         if self._feeds is not None:
             return
+        try:
+            self._feeds = await self._find_all()
+            if self._bookmark is not None:
+                await self._bookmark.commit(self.positions)  # also 'latest' is one place from here on
+        except BaseException:
+            await self.close()
+            raise
+        for feed in self._feeds:
+            task = asyncio.create_task(feed.run())
+            task.add_done_callback(self._on_end)
+            self._tasks.append(task)
+        if self._bookmark is not None:
+            self._committing = asyncio.create_task(self._bookmark.run(lambda: self.positions))
+            self._committing.add_done_callback(self._on_end)
+
+    async def _find_all(self) -> list[Feed]:
+        """A feed for each partition, at the offset where it begins."""
         tenant, namespace, name = self._place
         if self._numbers is None:
             described = await self._session.request(
                 "stream.describe", DescribeStream(tenant, namespace, name), StreamDescription, repeatable=True
             )
             self._numbers = [partition.partition for partition in described.partitions]
+        known = {} if self._bookmark is None else await self._bookmark.find()
         feeds = []
         for number in self._numbers:
             place = Place(tenant, namespace, name, number)
-            found = await self._find(place)
+            found = await self._find(place, known.get(number, self._start))
             end = found.end_offset if self._until_end else None
             feeds.append(Feed(self._session, place, found.offset, self._window, self._verify, end, self))
-        self._feeds = feeds
-        for feed in feeds:
-            task = asyncio.create_task(feed.run())
-            task.add_done_callback(self._on_end)
-            self._tasks.append(task)
+        return feeds
 
     async def close(self) -> None:
-        self._closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._session.close()
-        self._more.set()
+        first, self._closed = not self._closed, True
+        try:
+            if first and self._bookmark is not None and self._committing is not None:
+                self._committing.cancel()
+                await self._bookmark.end(self.positions)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._session.close()
+            self._more.set()
 
     @property
     def positions(self) -> dict[int, int]:
@@ -166,8 +194,7 @@ class StreamConsumer:
                 each.go_on()
         return batch
 
-    async def _find(self, place: Place) -> FoundOffset:
-        start = self._start
+    async def _find(self, place: Place, start: Start) -> FoundOffset:
         at = start if start in ("earliest", "latest") else None
         time = None
         if isinstance(start, datetime):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from flowmesh.base.errors import BadRequest
-from flowmesh.base.limits import READ_BYTES_DEFAULT
+from flowmesh.base.limits import READ_BYTES_DEFAULT, SPLIT_BYTES_DEFAULT
+from flowmesh.client.bookmark import COMMIT_INTERVAL_S, Bookmark
 from flowmesh.client.consumer import Start, StreamConsumer
 from flowmesh.client.outbox import wire_form
 from flowmesh.client.producer import StreamProducer
@@ -20,7 +21,13 @@ from flowmesh.format.columns import Header
 from flowmesh.format.frame import FrameFlag
 from flowmesh.operations import messages
 from flowmesh.operations.frames import BlocksRead, SingleAppend
-from flowmesh.operations.messages import AppendReceipt, PartitionAppend, StreamDescription
+from flowmesh.operations.messages import (
+    AppendReceipt,
+    GroupDescription,
+    PartitionAppend,
+    StreamDescription,
+    StreamSplits,
+)
 
 _WAIT_MARGIN_S = 5.0
 
@@ -59,6 +66,36 @@ class StreamHandle:
         """The offset of a time, or of the `earliest` or `latest` record, and the bounds of the partition."""
         request = messages.FindOffset(*self.place, partition, time, at)
         return await self._session.request("stream.find", request, messages.FoundOffset, repeatable=True)
+
+    # --- groups -------------------------------------------------------------------------------------------------
+
+    async def groups(self) -> list[GroupDescription]:
+        """Who reads this stream by name: positions, lag and holds."""
+        request = messages.ListGroups(*self.place)
+        return (await self._session.request("group.list", request, messages.GroupList, repeatable=True)).groups
+
+    async def group(self, name: str) -> GroupDescription:
+        request = messages.DescribeGroup(*self.place, name)
+        return await self._session.request("group.describe", request, GroupDescription, repeatable=True)
+
+    async def commit_group(
+        self,
+        name: str,
+        offsets: Mapping[int, int] | None = None,
+        *,
+        kind: str = "consumer",
+        hold_s: int | None = None,
+        location: str | None = None,
+    ) -> GroupDescription:
+        """Says for each partition which offset the group reads next; partitions that are not named stay as they are.
+
+        Everything else is said anew by each commit: without `hold_s` nothing is held any more.
+        """
+        request = messages.CommitGroup(*self.place, name, dict(offsets or {}), kind, hold_s, location)
+        return await self._session.request("group.commit", request, GroupDescription, repeatable=True)
+
+    async def delete_group(self, name: str) -> None:
+        await self._session.request("group.delete", messages.DeleteGroup(*self.place, name), messages.Empty)
 
     # --- appending ----------------------------------------------------------------------------------------------
 
@@ -129,6 +166,18 @@ class StreamHandle:
         msgspec.msgpack.decode(answer.header, type=BlocksRead)
         return received(partition, answer.body, offset)
 
+    async def splits(
+        self,
+        partition: int = 0,
+        offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        split_bytes: int = SPLIT_BYTES_DEFAULT,
+    ) -> StreamSplits:
+        """A range of a partition, cut into pieces of about `split_bytes` that can be read side by side."""
+        request = messages.SplitStream(*self.place, partition, offset, end_offset, split_bytes)
+        return await self._session.request("stream.split", request, StreamSplits, repeatable=True)
+
     def consumer(
         self,
         start: Start = "latest",
@@ -137,11 +186,24 @@ class StreamHandle:
         window: int = 100_000,
         verify: bool = False,
         until_end: bool = False,
+        group: str | None = None,
+        hold_s: int | None = None,
+        commit_interval_s: float = COMMIT_INTERVAL_S,
     ) -> StreamConsumer:
         """Iterates over records from `start` on (`earliest`, `latest`, an offset, a time) and follows what is appended.
 
         `until_end` stops at the end that the stream has now. `verify` computes every hash again.
+
+        With a `group` it begins where that group has come to, at `start` only where the group has never been, and
+        commits what it is done with every `commit_interval_s` and when it is closed: after a crash some records come
+        again, and none is left out. With `hold_s` retention keeps what it has not read until so long after it is gone.
+        Let one consumer at a time read a partition for a group.
         """
+        bookmark = None
+        if group is not None:
+            bookmark = Bookmark(self._session, self.place, group, hold_s, commit_interval_s)
+        elif hold_s is not None:
+            raise BadRequest("a hold belongs to a group.", field="hold_s", hint="Say which one with group=….")
         return StreamConsumer(
             self._session,
             self.place,
@@ -150,4 +212,5 @@ class StreamHandle:
             window=window,
             verify=verify,
             until_end=until_end,
+            bookmark=bookmark,
         )

@@ -312,6 +312,8 @@ class GroupDescription(Reply, frozen=True):
     hold_s: int | None
     hold_expires: str | None
     """When the hold ends if nothing is committed and the node keeps running; it may have passed. Null: no hold."""
+    holding: bool
+    """Whether retention keeps what the group has not read, now."""
     location: str | None
     partitions: list[GroupPosition]
     """Those that were ever committed."""

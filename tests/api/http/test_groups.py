@@ -44,6 +44,7 @@ def test_a_group_says_where_it_is_and_how_far_behind(client: httpx.Client, halve
 def test_a_hold_says_when_it_ends(client: httpx.Client, halves: str) -> None:
     made = commit(client, halves, "archive", offsets={"0": 0}, kind="archive", hold_s=3600, location="s3://cold/x")
     left_ns = times.from_text(made["hold_expires"]) - times.from_text(made["updated"])
+    assert made["holding"]
     assert 0 <= left_ns - 3600 * times.NANOSECONDS < 600 * times.NANOSECONDS
     assert (made["kind"], made["hold_s"], made["location"]) == ("archive", 3600, "s3://cold/x")
     assert commit(client, halves, "archive", kind="archive")["hold_expires"] is None
