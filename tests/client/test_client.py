@@ -11,6 +11,7 @@ import flowmesh
 from flowmesh.base import errors
 from flowmesh.client import Client
 from flowmesh.client.address import parse_address
+from flowmesh.operations.messages import ReadRecords
 from flowmesh.testing import NodeProcess
 
 
@@ -116,16 +117,12 @@ def test_a_node_that_accepts_and_says_nothing_is_not_waited_for() -> None:
 def test_a_long_poll_that_outlasts_its_time_is_timed_out(node: NodeProcess) -> None:
     async def work(client: Client) -> None:
         stream = await client.create_stream("slow")
+        read = ReadRecords("default", "default", "slow", wait_ms=5_000)
         with pytest.raises(errors.TimedOut, match="unknown"):
-            await client._session.call("stream.read", _waiting_read(), timeout_s=0.2)
+            await client._session.call("stream.read", read, timeout_s=0.2)
         assert await stream.read(0, wait_ms=10) == []
 
-    def _waiting_read() -> object:
-        from flowmesh.operations.messages import ReadRecords
-
-        return ReadRecords("default", "default", "slow", wait_ms=5_000)
-
-    with_client(node, work)  # type: ignore[arg-type]
+    with_client(node, work)
 
 
 @pytest.mark.parametrize(
@@ -161,4 +158,4 @@ def test_importing_the_package_loads_no_client() -> None:
     code = "import sys, flowmesh; flowmesh.__version__; assert not {'asyncio', 'msgspec'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError):
-        _ = flowmesh.nothing  # type: ignore[attr-defined]
+        _ = flowmesh.nothing

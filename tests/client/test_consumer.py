@@ -181,3 +181,27 @@ def test_a_deleted_stream_and_a_closed_consumer_end_the_iteration(node: NodeProc
             await anext(found.batches())
 
     with_client(node, work)
+
+
+def test_a_consumer_that_cannot_begin_and_one_that_was_forgotten_leave_no_connection(tmp_path: Path) -> None:
+    with node_thread(tmp_path / "data") as node:
+
+        async def left(count: int) -> None:
+            while node.on_loop(lambda: len(node.running.frames.context.connections)) != count:
+                await asyncio.sleep(0.01)
+
+        async def run() -> None:
+            async with flowmesh.connect(node.url, token=node.token) as client:
+                stream = await client.create_stream("leaving")
+                with pytest.raises(errors.BadRequest):
+                    async with stream.consumer("yesterday"):
+                        raise AssertionError("it began")
+                await asyncio.wait_for(left(1), 10)
+                forgotten = stream.consumer()
+                await forgotten.open()
+                await asyncio.wait_for(left(2), 10)
+            await asyncio.wait_for(left(0), 10)
+            with pytest.raises(errors.Closed):
+                await anext(forgotten.batches())
+
+        asyncio.run(run())

@@ -10,10 +10,10 @@ from typing import cast
 
 import msgspec
 
-from flowmesh import __version__
 from flowmesh.base.buffers import Buffer
 from flowmesh.base.errors import BadRequest, FlowMeshError, TimedOut, Unavailable
 from flowmesh.base.limits import FRAME_REPLY_BYTES_MAX
+from flowmesh.base.version import VERSION
 from flowmesh.client.address import NodeAddress
 from flowmesh.format import frame
 from flowmesh.format.frame import CORRELATION_MAX, Frame, FrameDecoder, FrameKind
@@ -63,7 +63,7 @@ class Link(asyncio.Protocol):
         except OSError as error:
             raise Unavailable(f"{address} cannot be reached: {error}") from error
         try:
-            header = _encode(Hello(token, f"flowmesh-python/{__version__}"))
+            header = _encode(Hello(token, f"flowmesh-python/{VERSION}"))
             answer = await link.call(FrameKind.HELLO, 0, header)
             link.welcome = _decode_welcome(answer.header)
         except BaseException:

@@ -143,7 +143,8 @@ class Outbox:
         """Until something was put in or answered; False when that took too long."""
         self._wake = asyncio.get_running_loop().create_future()
         try:
-            await asyncio.wait_for(self._wake, patience_s)
+            async with asyncio.timeout(patience_s):
+                await self._wake
         except TimeoutError:
             return False
         finally:

@@ -50,26 +50,33 @@ class Session:
         self._turns = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._closed = False
         self._trouble = "no answer."
+        self._siblings: set[Session] = set()
 
     def sibling(self) -> Session:
-        """The same node and token over a connection of its own."""
-        return Session(self.address, self._token, self.timeout_s)
+        """The same node and token over a connection of its own, which ends with this one at the latest."""
+        self._siblings = {each for each in self._siblings if not each._closed}
+        made = Session(self.address, self._token, self.timeout_s)
+        self._siblings.add(made)
+        return made
 
     async def link(self) -> Link:
         """The connection that is open, or a new one. Tries until it succeeds: the caller says how long it may take."""
         async with self._opening:
             while True:
                 if self._closed:
+                    if self._link is not None:
+                        self._link.abort()  # opened while `close` was under way, which could not know of it
                     raise Closed("this client is closed.")
                 if self._link is not None and self._link.failure is None:
                     return self._link
                 try:
-                    self._link = await Link.open(self.address, self._token)
-                    self._pauses.reset()
-                    return self._link
+                    link = await Link.open(self.address, self._token)
                 except (Unavailable, LinkLost) as error:
                     self._trouble = error.message
                     await self._pauses.pause()
+                    continue
+                self._link = link
+                self._pauses.reset()
 
     async def open(self) -> None:
         """`link`, within the time of one request."""
@@ -134,6 +141,8 @@ class Session:
 
     async def close(self) -> None:
         self._closed = True
+        for each in self._siblings:
+            await each.close()
         if self._link is not None:
             self._link.abort()
             await asyncio.sleep(0)

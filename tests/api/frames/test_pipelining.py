@@ -1,6 +1,7 @@
 """Many requests at once: order, merged replies, several connections, and what is bounded while they are under way."""
 
 import struct
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from tests.api.frames.wire import PLACE, Wire, content
 APPEND = 21
 
 
-def appends(header: dict[str, object], first: int, count: int, flags: int = 0) -> bytes:
+def appends(header: dict[str, Any], first: int, count: int, flags: int = 0) -> bytes:
     data = msgspec.msgpack.encode(header)
     return b"".join(
         frame.encode(FrameKind.REQUEST, APPEND, first + row, data, struct.pack("<I", row), flags=flags)

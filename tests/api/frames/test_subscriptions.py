@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def fill(wire: Wire, name: str, batches: int, records: int = 10) -> None:
         assert "appends" in wire.call("stream.append", body, flags=FrameFlag.BATCH, **PLACE, name=name)
 
 
-def subscribe(wire: Wire, name: str, **fields: object) -> int:
+def subscribe(wire: Wire, name: str, **fields: Any) -> int:
     number = wire.ask("stream.subscribe", **PLACE, name=name, **fields)
     answer = wire.receive()
     assert (answer.kind, answer.correlation) == (FrameKind.REPLY, number), content(answer)
@@ -38,9 +39,7 @@ def pushed(answer: Frame, offset: int) -> list[bytes | None]:
 @pytest.mark.parametrize(
     "start, first", [({"at": "earliest"}, 0), ({"offset": 13}, 13), ({"at": "latest"}, 30), ({}, 30)]
 )
-def test_pushes_begin_where_they_were_asked_to(
-    node: NodeThread, wire: Wire, start: dict[str, object], first: int
-) -> None:
+def test_pushes_begin_where_they_were_asked_to(node: NodeThread, wire: Wire, start: dict[str, Any], first: int) -> None:
     name = f"starts-{first}-{len(start)}"
     wire.create(name)
     fill(wire, name, 3)

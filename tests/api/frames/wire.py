@@ -14,7 +14,7 @@ from flowmesh.format import frame
 from flowmesh.format.frame import Frame, FrameDecoder, FrameKind
 from flowmesh.operations.table import BY_NAME
 
-PLACE = {"tenant": "default", "namespace": "default"}
+PLACE: dict[str, Any] = {"tenant": "default", "namespace": "default"}
 PATIENCE_S = 20.0
 
 
@@ -58,7 +58,7 @@ class Wire:
         self.socket.sendall(frame.encode(kind, code, number, data, body, flags=flags))
         return number
 
-    def ask(self, operation: str, body: bytes = b"", /, *, flags: int = 0, **fields: object) -> int:
+    def ask(self, operation: str, body: bytes = b"", /, *, flags: int = 0, **fields: Any) -> int:
         return self.send(FrameKind.REQUEST, BY_NAME[operation].code, fields, body, flags=flags)
 
     def receive(self) -> Frame:
@@ -71,14 +71,14 @@ class Wire:
             self._arrived.extend(item for item in found if isinstance(item, Frame))
         return self._arrived.popleft()
 
-    def call(self, operation: str, body: bytes = b"", /, *, flags: int = 0, **fields: object) -> Any:
+    def call(self, operation: str, body: bytes = b"", /, *, flags: int = 0, **fields: Any) -> Any:
         """The decoded reply of an operation, or its error."""
         number = self.ask(operation, body, flags=flags, **fields)
         answer = self.receive()
         assert answer.correlation == number
         return content(answer)
 
-    def create(self, name: str, **fields: object) -> None:
+    def create(self, name: str, **fields: Any) -> None:
         assert "code" not in self.call("stream.create", **PLACE, name=name, **fields)
 
     def last_words(self) -> Any:

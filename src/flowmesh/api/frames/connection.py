@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import partial
 from typing import cast
 
 import msgspec
 
-from flowmesh import __version__
 from flowmesh.api.admission import Principal
 from flowmesh.api.frames import requests
 from flowmesh.api.frames.appends import AppendDesk
 from flowmesh.api.frames.batches import checked_batch, is_heavy
+from flowmesh.api.frames.caller import Work
 from flowmesh.api.frames.context import WIRE, WireContext, presentable
 from flowmesh.api.frames.cursors import Cursors
+from flowmesh.api.frames.headers import decoded
 from flowmesh.api.frames.replies import encode_message, error
 from flowmesh.api.frames.subscriptions import Subscriptions
 from flowmesh.api.frames.targets import APPEND, Target, Targets
 from flowmesh.base import limits
 from flowmesh.base.errors import BadRequest, FlowMeshError, TooManyRequests, Unauthenticated, Unavailable
+from flowmesh.base.version import VERSION
 from flowmesh.format import frame
 from flowmesh.format.batch import Batch
 from flowmesh.format.frame import Frame, FrameDecoder, FrameFlag, FrameKind, FrameRun
@@ -46,13 +47,13 @@ class FrameConnection(asyncio.Protocol):
         self.writable.set()
         self.reading = asyncio.Semaphore(limits.READS_PER_CONNECTION_MAX)
         self.cursors = Cursors()
-        self.subscriptions = Subscriptions(self)
-        self.waiting: dict[int, asyncio.Task[None]] = {}
-        """Reads that may be cancelled, by their correlation id."""
         self._transport: asyncio.Transport
         self._decoder = FrameDecoder(limits.FRAME_HELLO_BYTES_MAX, limits.FRAME_HELLO_BYTES_MAX)
         self._desk = AppendDesk(context, self)
         self._targets: Targets
+        self._subscriptions = Subscriptions(self)
+        self._waiting: dict[int, asyncio.Task[None]] = {}
+        """Reads that may be cancelled, by their correlation id."""
         self._backlog: deque[Frame | FrameRun] = deque()
         self._checking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,7 +83,7 @@ class FrameConnection(asyncio.Protocol):
         self.context.unfinished_bytes -= self._decoder.held_bytes
         self._backlog.clear()
         self.writable.set()
-        self.subscriptions.close()
+        self._subscriptions.close()
         for task in list(self._tasks):
             task.cancel()
 
@@ -163,7 +164,7 @@ class FrameConnection(asyncio.Protocol):
                 raise BadRequest("a batch brings its own keys, headers and times; leave them out of the header.")
             elif is_heavy(item.body):
                 self._desk.submit()
-                self._checking = self._spawn(self._check_elsewhere(item, target))
+                self._checking = self.spawn(self._check_elsewhere(item, target))
             else:
                 self._desk.add_batch(checked_batch(item.body), item, target)
         except Exception as fault:  # noqa: BLE001 (whoever asked is told, and the log)
@@ -200,13 +201,13 @@ class FrameConnection(asyncio.Protocol):
         self.in_flight += 1
         size = len(item.body) + len(item.header)
         self._in_flight_bytes += size
-        task = self._spawn(requests.answer(self, item, principal))
+        task = self.spawn(requests.answer(self, self._subscriptions, item, principal))
         task.add_done_callback(lambda _: self.settled(1, size))
         if item.code in requests.CANCELLABLE:
-            self.waiting[item.correlation] = task
-            task.add_done_callback(lambda _: self.waiting.pop(item.correlation, None))
+            self._waiting[item.correlation] = task
+            task.add_done_callback(lambda _: self._waiting.pop(item.correlation, None))
 
-    def _spawn(self, work: requests.Work) -> asyncio.Task[None]:
+    def spawn(self, work: Work) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -217,28 +218,33 @@ class FrameConnection(asyncio.Protocol):
             case FrameKind.PING:
                 self.send_soon(frame.encode(FrameKind.PONG, 0, item.correlation))
             case FrameKind.ACK:
-                self.subscriptions.acknowledge(item)
+                self._subscriptions.acknowledge(item)
             case FrameKind.CANCEL:
-                if not self.subscriptions.cancel(item.correlation):
-                    requests.cancel(self, item)
+                self._cancel(item.correlation)
             case FrameKind.HELLO:
                 self._greet(item)
             case _:
                 raise BadRequest(f"a client does not send frames of kind {item.kind}.")
 
+    def _cancel(self, correlation: int) -> None:
+        """Ends a subscription, or a read that waits, and says so; what is answered already needs nothing."""
+        if self._subscriptions.cancel(correlation):
+            return
+        task = self._waiting.pop(correlation, None)
+        if task is not None:
+            task.cancel()
+            self.send_soon(frame.encode(FrameKind.END, requests.READ.code, correlation))
+
     def _greet(self, item: Frame | FrameRun) -> None:
         if isinstance(item, FrameRun) or item.kind != FrameKind.HELLO:
             raise Unauthenticated("the first frame has to be a hello with a token.", hint="See docs/formats/frame.md.")
-        try:
-            hello = _decode_hello(item.header)
-        except msgspec.MsgspecError as fault:
-            raise BadRequest(f"this is no hello: {fault}") from fault
+        hello = decoded(_decode_hello, item.header, "hello")
         self.principal = self.context.admission.authenticate(hello.token, self.peer)
         self._decoder.frame_bytes_max = limits.FRAME_BYTES_MAX
         self._decoder.header_bytes_max = limits.FRAME_HEADER_BYTES_MAX
         welcome = Welcome(
             node=self.context.service.node.id,
-            version=__version__,
+            version=VERSION,
             protocol=PROTOCOL,
             frame_bytes_max=limits.FRAME_BYTES_MAX,
             in_flight_max=limits.IN_FLIGHT_PER_CONNECTION_MAX,
@@ -303,7 +309,7 @@ class FrameConnection(asyncio.Protocol):
             return
         self._ended = True
         self._backlog.clear()
-        self.subscriptions.close()
+        self._subscriptions.close()
         for task in list(self._tasks):
             task.cancel()
         if fault is not None:
@@ -332,12 +338,3 @@ class FrameConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         self._transport.abort()
-
-    def run_aside(self, work: requests.Work, correlation: int) -> asyncio.Task[None]:
-        """A task that ends with the connection: a subscription."""
-        task = self._spawn(work)
-        task.add_done_callback(partial(self._dropped, correlation))
-        return task
-
-    def _dropped(self, correlation: int, task: asyncio.Task[None]) -> None:
-        self.subscriptions.discard(correlation, task)

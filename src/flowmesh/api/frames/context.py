@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from flowmesh.api.admission import Admission
+from flowmesh.api.admission import Admission, Principal
 from flowmesh.api.observer import Observer
 from flowmesh.api.service import Service
 from flowmesh.base import limits
 from flowmesh.base.errors import FlowMeshError, Internal, Unavailable
 
-if TYPE_CHECKING:
-    from flowmesh.api.frames.connection import FrameConnection
-
 WIRE = "frames"
 logger = logging.getLogger("flowmesh.frames")
+
+
+class Watched(Protocol):
+    """A connection, as the server sees it: whether it keeps its deadlines, and how it is sent home."""
+
+    principal: Principal | None
+    opened_at: float
+    heard_at: float
+    unfinished_since: float | None
+    in_flight: int
+
+    @property
+    def ended(self) -> bool: ...
+
+    def end(self, fault: FlowMeshError | None = None) -> None: ...
+
+    def say_goodbye(self) -> None: ...
+
+    def abort(self) -> None: ...
 
 
 class WireContext:
@@ -24,7 +40,7 @@ class WireContext:
         self.service = service
         self.admission = admission
         self.observer = observer
-        self.connections: set[FrameConnection] = set()
+        self.connections: set[Watched] = set()
         self.unfinished_bytes = 0
         """Held by all connections together of frames that are not whole yet."""
         self.connections_max = limits.CONNECTIONS_MAX

@@ -8,7 +8,7 @@ from functools import partial
 
 from flowmesh.api.admission import Admission
 from flowmesh.api.frames.connection import FrameConnection
-from flowmesh.api.frames.context import WireContext
+from flowmesh.api.frames.context import Watched, WireContext
 from flowmesh.api.observer import Observer
 from flowmesh.api.service import Service
 from flowmesh.base.errors import FlowMeshError, TimedOut
@@ -64,7 +64,7 @@ class FrameServer:
                 if not connection.ended:
                     self._look_at(connection, now)
 
-    def _look_at(self, connection: FrameConnection, now: float) -> None:
+    def _look_at(self, connection: Watched, now: float) -> None:
         context, late = self.context, None
         if connection.principal is None:
             if now - connection.opened_at > context.hello_ms / 1000:

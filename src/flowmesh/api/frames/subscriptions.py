@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from functools import partial
 
 import msgspec
 
-from flowmesh.api.frames import replies, requests
+from flowmesh.api.frames import replies
+from flowmesh.api.frames.blocks import send_blocks
+from flowmesh.api.frames.caller import Caller
 from flowmesh.api.frames.context import presentable
+from flowmesh.api.frames.headers import decoded
 from flowmesh.api.frames.targets import stream_of
 from flowmesh.base import times
 from flowmesh.base.errors import BadRequest, LimitExceeded, SubscriptionStalled, Unavailable
@@ -19,10 +22,9 @@ from flowmesh.log.scan import Block
 from flowmesh.node.partition import StreamPartition
 from flowmesh.operations.frames import Subscribed, SubscriptionAck
 from flowmesh.operations.messages import Subscribe
+from flowmesh.operations.table import BY_NAME
 
-if TYPE_CHECKING:
-    from flowmesh.api.frames.connection import FrameConnection
-
+SUBSCRIBE = BY_NAME["stream.subscribe"]
 _WAIT_MS = 30_000
 _decode_ack = msgspec.msgpack.Decoder(SubscriptionAck).decode
 
@@ -43,15 +45,15 @@ class Subscription:
 
 
 class Subscriptions:
-    def __init__(self, connection: FrameConnection) -> None:
-        self._connection = connection
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
         self._open: dict[int, Subscription] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
     async def open(self, item: Frame, request: Subscribe) -> None:
-        service = self._connection.context.service
+        service = self._caller.context.service
         if not 1 <= request.window <= SUBSCRIPTION_WINDOW_MAX:
             raise BadRequest(
                 f"window is {request.window}; it goes from 1 to {SUBSCRIPTION_WINDOW_MAX}.", field="window"
@@ -67,15 +69,13 @@ class Subscriptions:
         view = partition.view
         subscription = Subscription(item.correlation, request, partition, offset)
         self._open[item.correlation] = subscription
-        self._connection.send_soon(replies.reply(item.code, item.correlation, Subscribed(offset, view.end_offset)))
-        subscription.task = self._connection.run_aside(self._run(subscription), item.correlation)
+        self._caller.send_soon(replies.reply(item.code, item.correlation, Subscribed(offset, view.end_offset)))
+        task = subscription.task = self._caller.spawn(self._run(subscription))
+        task.add_done_callback(partial(self._forget, item.correlation))
 
     def acknowledge(self, item: Frame) -> None:
         """More room. An acknowledgement of a subscription that is over comes too late, which is nobody's fault."""
-        try:
-            offset = _decode_ack(item.header).offset
-        except msgspec.MsgspecError as error:
-            raise BadRequest(f"this is no acknowledgement: {error}") from error
+        offset = decoded(_decode_ack, item.header, "acknowledgement").offset
         subscription = self._open.get(item.correlation)
         if subscription is None:
             return
@@ -95,10 +95,10 @@ class Subscriptions:
             return False
         if subscription.task is not None:
             subscription.task.cancel()
-        self._connection.send_soon(frame.encode(FrameKind.END, requests.SUBSCRIBE.code, correlation))
+        self._caller.send_soon(frame.encode(FrameKind.END, SUBSCRIBE.code, correlation))
         return True
 
-    def discard(self, correlation: int, task: asyncio.Task[None]) -> None:
+    def _forget(self, correlation: int, task: asyncio.Task[None]) -> None:
         """Forgets the subscription of that task; a later one with the same id stays."""
         subscription = self._open.get(correlation)
         if subscription is not None and subscription.task is task:
@@ -114,7 +114,7 @@ class Subscriptions:
 
     async def _run(self, subscription: Subscription) -> None:
         """Pushes until something ends it, and says what that was and where to go on."""
-        connection, code = self._connection, requests.SUBSCRIBE.code
+        caller, code = self._caller, SUBSCRIBE.code
         try:
             while True:
                 await self._wait_for_room(subscription)
@@ -124,22 +124,24 @@ class Subscriptions:
             end = replies.error(
                 code, subscription.correlation, fault, kind=FrameKind.END, offset=subscription.next_offset
             )
-            connection.send_soon(end)
+            caller.send_soon(end)
 
     async def _wait_for_room(self, subscription: Subscription) -> None:
         """Waits while the window is full or the peer does not read; too long is a stall."""
         while subscription.free <= 0:
             await self._wait_for_acknowledgement(subscription)
-        await self._patiently(self._connection.writable, "read")
+        await self._patiently(self._caller.writable, "read")
 
     async def _wait_for_acknowledgement(self, subscription: Subscription) -> None:
         subscription.room.clear()
         await self._patiently(subscription.room, "acknowledged")
 
     async def _patiently(self, event: asyncio.Event, verb: str) -> None:
-        patience_s = self._connection.context.stall_ms / 1000
+        patience_s = self._caller.context.stall_ms / 1000
         try:
-            await asyncio.wait_for(event.wait(), patience_s)
+            # Not `wait_for`: in Python 3.11 it loses a cancellation that comes when the event has just been set.
+            async with asyncio.timeout(patience_s):
+                await event.wait()
         except TimeoutError:
             raise SubscriptionStalled(
                 f"nothing was {verb} for {patience_s:g} s while records were waiting; no more are pushed.",
@@ -147,33 +149,33 @@ class Subscriptions:
             ) from None
 
     async def _push(self, subscription: Subscription) -> None:
-        connection, service, partition = self._connection, self._connection.context.service, subscription.partition
+        caller, service, partition = self._caller, self._caller.context.service, subscription.partition
         offset = subscription.next_offset
         if partition.view.end_offset <= offset:
             await service.wait_for_more(partition, offset, _WAIT_MS)
         self._require_still_there(subscription)
-        async with connection.reading:
-            chunk = await service.read(partition, offset, READ_BYTES_DEFAULT, connection.cursors.get(partition, offset))
+        async with caller.reading:
+            chunk = await service.read(partition, offset, READ_BYTES_DEFAULT, caller.cursors.get(partition, offset))
             blocks = _fitting(chunk.blocks, subscription)
             if blocks:
                 if len(blocks) == len(chunk.blocks):
-                    connection.cursors.keep(partition, chunk)
+                    caller.cursors.keep(partition, chunk)
                 subscription.next_offset = blocks[-1].end_offset
-                where = (requests.SUBSCRIBE.code, subscription.correlation)
+                where = (SUBSCRIBE.code, subscription.correlation)
                 end = subscription.next_offset
-                requests.send_blocks(connection, FrameKind.PUSH, *where, blocks, end, partition.view)
+                send_blocks(caller, FrameKind.PUSH, *where, blocks, end, partition.view)
         if chunk.blocks and not blocks:
             await self._wait_for_acknowledgement(subscription)
 
     def _require_still_there(self, subscription: Subscription) -> None:
         """A stream that was deleted and a token that was revoked end their subscriptions."""
-        context, request = self._connection.context, subscription.request
+        context, request = self._caller.context, subscription.request
         if context.service.draining:
             raise Unavailable("this node is stopping.", hint="Connect again in a moment.")
-        principal = self._connection.principal
+        principal = self._caller.principal
         assert principal is not None
         principal = context.admission.still_good(principal)
-        context.admission.authorise(principal, requests.SUBSCRIBE, request, self._connection.peer)
+        context.admission.authorise(principal, SUBSCRIBE, request, self._caller.peer)
         _, partition = stream_of(context.service, request, request.partition)
         if partition is not subscription.partition:
             raise Unavailable("this stream was deleted and created anew.", hint="Subscribe again.")
