@@ -1,16 +1,18 @@
 """FlowMesh: events, jobs, state and live hand-offs on one hash-chained log.
 
-Only the version lives here, so that importing the package costs nothing; the client is loaded once it is asked for.
+Only names live here, so that importing the package costs nothing; the client is loaded once it is asked for.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flowmesh.base.version import VERSION
+
 if TYPE_CHECKING:
     from flowmesh.client import Client, connect, connect_blocking
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["Client", "__version__", "connect", "connect_blocking"]
 
 _OF_THE_CLIENT = ("Client", "connect", "connect_blocking")

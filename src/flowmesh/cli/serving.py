@@ -17,7 +17,7 @@ from typing import Any
 import click
 import uvloop
 
-from flowmesh import __version__
+from flowmesh.base.version import VERSION
 from flowmesh.host.descriptors import raise_descriptor_limit
 from flowmesh.host.settings_sources import Gathered
 from flowmesh.observability import logs
@@ -38,7 +38,7 @@ def run(gathered: Gathered, *, as_json: bool) -> None:
     descriptors = raise_descriptor_limit()
     for variable in gathered.ignored:
         logger.warning("the variable %s is none of this node's settings and is ignored", variable)
-    logger.info("starting flowmesh %s with at most %d open files", __version__, descriptors)
+    logger.info("starting flowmesh %s with at most %d open files", VERSION, descriptors)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(RunningNode(settings), as_json=as_json))
 
@@ -85,7 +85,7 @@ def _facts(node: RunningNode) -> dict[str, Any]:
     directory = Path(settings.data_dir).resolve()
     _warn_of_others(directory)
     return {
-        "version": __version__,
+        "version": VERSION,
         "node": node.node.id,
         "pid": os.getpid(),
         "http": f"{'https' if tls else 'http'}://{host}:{node.http.port}",

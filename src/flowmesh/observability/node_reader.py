@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from flowmesh import __version__
+from flowmesh.base.version import VERSION
 from flowmesh.host.writer import WriterThread
 from flowmesh.node.node import Node
 from flowmesh.node.partition import StreamPartition
@@ -56,7 +56,7 @@ class NodeReader:
 
     def _of_node(self) -> Iterator[Metric]:
         state = self._node.catalog.machine.state
-        yield InfoMetricFamily("flowmesh_node", "Which node this is.", {"id": self._node.id, "version": __version__})
+        yield InfoMetricFamily("flowmesh_node", "Which node this is.", {"id": self._node.id, "version": VERSION})
         yield GaugeMetricFamily(
             "flowmesh_node_start_time_seconds", "When the node started, since 1970.", self._started_s
         )

@@ -8,9 +8,9 @@ from functools import cache
 from html import escape
 from typing import Any
 
-from flowmesh import __version__
 from flowmesh.api.http import openapi
 from flowmesh.api.http.problems import MEANINGS
+from flowmesh.base.version import VERSION
 from flowmesh.operations.table import OPERATIONS, Operation
 
 _STYLE = """
@@ -41,7 +41,7 @@ def page() -> bytes:
         "<!doctype html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width, initial-scale=1'><title>FlowMesh</title>"
         f"<style>{_STYLE}</style>"
-        f"<h1>FlowMesh {escape(__version__)}</h1>"
+        f"<h1>FlowMesh {escape(VERSION)}</h1>"
         "<p>Every request but those for health and for this page carries <code>Authorization: Bearer id.secret</code>."
         " For programs: <a href=/openapi.json>openapi.json</a>.</p>"
         f"<h2>Operations</h2>{sections}"
