@@ -106,8 +106,13 @@ def pipelined(
     """Seconds for `count` appends with `window` in flight, of which as many are sent at once as were answered."""
     frames = alike(stream, count, merged)
     with connected(port, token) as link:
-        seconds = timed(lambda: [_drive(link, frames, count, window, merged) for _ in range(repeats)])
+        seconds = timed(lambda: _drive_often(repeats, link, frames, count, window, merged))
     return seconds / repeats
+
+
+def _drive_often(repeats: int, link: socket.socket, frames: Frames, count: int, window: int, merged: bool) -> None:
+    for _ in range(repeats):
+        _drive(link, frames, count, window, merged)
 
 
 def _drive(link: socket.socket, frames: Frames, count: int, window: int, merged: bool) -> None:

@@ -17,7 +17,10 @@ from benchmarks.place import Place, Sizes, TooLittleSpace, temporary_place
 from benchmarks.table import HEADINGS, cells, show, show_json
 from flowmesh.base.limits import GIB, MIB
 
-TINY = Sizes(rounds=1, log_bytes=2 * MIB, memory_bytes=4 * MIB, blocks=1, commits=1, appends=2, repeats=1)
+TINY = Sizes(
+    rounds=1, log_bytes=2 * MIB, memory_bytes=4 * MIB, blocks=1, commits=1, appends=2, repeats=1,
+    node_appends=2_000, node_records=20_000, node_posts=50, node_seconds=0.2,
+)  # fmt: skip
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 DOCUMENTED_ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
