@@ -5,6 +5,7 @@ from array import array
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from flowmesh.archive import manifest
 from flowmesh.base.times import NANOSECONDS, UNSTAMPED
 from flowmesh.format import batch, block, chain, checkpoint, columns, floor, frame, index, mark, segment, snapshot
 
@@ -49,7 +50,32 @@ CHECKPOINT = checkpoint.sign(SIGNING_KEY, CHAIN.hash, 1, BLOCK_HASH, APPENDED_NS
 REQUEST_HEADER = msgspec.msgpack.encode({"tenant": "acme", "namespace": "shop", "name": "orders", "key": b"a"})
 FRAME = frame.encode(frame.FrameKind.REQUEST, 21, 7, REQUEST_HEADER, b"paid", flags=frame.FrameFlag.MERGE)
 
+ARCHIVED_FILE = manifest.ArchivedFile(
+    "p00000-0000000000000000000-0000000000000000001-" + CHAIN.hash[:4].hex() + ".parquet",
+    0, 1, 1, 1_180, "ab" * 32, APPENDED_NS, APPENDED_NS, SEGMENT_HASH.hex(), BLOCK_HASH.hex(),
+)  # fmt: skip
+ARCHIVED_SEGMENT = manifest.ArchivedSegment(1, SEGMENT_HASH.hex(), CREATED_NS, 0, 1, BLOCK_HASH.hex())
+MANIFEST = manifest.Manifest(
+    1,
+    manifest.NO_PREVIOUS,
+    APPENDED_NS,
+    "acme/shop/orders",
+    (
+        manifest.ArchivedPartition(
+            0,
+            CHAIN.local_id.hex(),
+            CHAIN.name,
+            CHAIN.created_ns,
+            segment.NO_HASH.hex(),
+            segment.NO_HASH.hex(),
+            (ARCHIVED_SEGMENT,),
+            (ARCHIVED_FILE,),
+        ),
+    ),
+)
+
 STORED: dict[str, bytes] = {
+    "archive-manifest": manifest.encode(MANIFEST),
     "segment": SEGMENT,
     "entry": ENTRY,
     "block": ENTRY[block.LENGTH.size : block.PREFIX_SIZE],

@@ -1,0 +1,1 @@
+"""The cold tier of a stream: Parquet files and the manifest that says which they are. No Spark here."""

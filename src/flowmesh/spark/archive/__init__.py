@@ -1,0 +1,1 @@
+"""The archive as Spark jobs: written, read together with the log, and verified."""
