@@ -80,6 +80,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         ("| 75 s |", bounds.IDLE_TIMEOUT_S == 75),
         ("100,000 records or 16 MiB", (bounds.PAGE_RECORDS_MAX, bounds.PAGE_BYTES_MAX) == (100_000, 16 * limits.MIB)),
         ("| 60 s |", limits.READ_WAIT_MS_MAX == 60_000),
+        ("| groups of a stream | 256 |", limits.GROUPS_PER_STREAM_MAX == 256),
         ("after 30 seconds", bounds.STALL_TIMEOUT_S == 30),
         ("every 15 seconds", bounds.HEARTBEAT_S == 15),
     ):

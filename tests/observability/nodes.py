@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flowmesh.catalog.model import StreamSettings
+from flowmesh.groups.commands import CommitOffsets
 from flowmesh.host.writer import WriterThread
 from flowmesh.observability.metrics import Metrics
 from flowmesh.observability.node_reader import NodeReader
@@ -49,6 +50,7 @@ def busy_metrics() -> Iterator[Metrics]:
     clock = SimClock()
     with reading(world, clock) as reader:
         commit_to(world.node, ORDERS, *(record(b"x") for _ in range(10)))
+        world.node.groups.execute(CommitOffsets(world.node.stream(ORDERS).stream.id, "g", {0: 1}, "consumer", 10**9))
         metrics = Metrics(reader)
         metrics.connections("http", 1)
         metrics.operation("stream.append", "http", 0.002, "OK")

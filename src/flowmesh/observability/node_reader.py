@@ -13,7 +13,7 @@ from flowmesh.base.version import VERSION
 from flowmesh.host.writer import WriterThread
 from flowmesh.node.node import Node
 from flowmesh.node.partition import StreamPartition
-from flowmesh.observability import process_reader
+from flowmesh.observability import group_reader, process_reader
 from flowmesh.observability.families import histogram
 from flowmesh.observability.rates import Rates
 from flowmesh.ports.clock import Clock
@@ -48,6 +48,7 @@ class NodeReader:
     def collect(self) -> Iterator[Metric]:
         yield from self._of_node()
         yield from self._of_streams()
+        yield from group_reader.collect(self._node)
         yield from self._of_commits()
         yield from self._of_faults()
         yield from process_reader.collect(self._loop)
@@ -64,9 +65,15 @@ class NodeReader:
         free = self._free()
         if free is not None:
             yield GaugeMetricFamily("flowmesh_node_disk_bytes_free", "Bytes free on the disk of the data.", free)
-        kept = GaugeMetricFamily("flowmesh_node_resources", "What the catalog holds.", labels=["kind"])
-        for kind, count in (("tenant", state.tenants), ("stream", state.streams), ("token", state.tokens)):
-            kept.add_metric([kind], len(count))
+        kept = GaugeMetricFamily("flowmesh_node_resources", "What the node knows by name.", labels=["kind"])
+        groups = sum(map(len, list(self._node.groups.machine.groups.values())))
+        for kind, count in (
+            ("tenant", len(state.tenants)),
+            ("stream", len(state.streams)),
+            ("group", groups),
+            ("token", len(state.tokens)),
+        ):
+            kept.add_metric([kind], count)
         yield kept
 
     def _of_streams(self) -> Iterator[Metric]:
@@ -135,7 +142,7 @@ class NodeReader:
 
     def _used(self) -> int:
         streams = sum(partition.view.size_bytes for partition in self._partitions())
-        return streams + self._node.catalog.appender.view.size_bytes
+        return streams + self._node.catalog.appender.view.size_bytes + self._node.groups.appender.view.size_bytes
 
     def _free(self) -> int | None:
         try:
