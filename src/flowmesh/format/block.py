@@ -50,7 +50,12 @@ def block_hash(previous_hash: Buffer, timestamp_ns: int, *data: Buffer) -> bytes
 
 
 def block_id(segment_hash: bytes, hash_of_block: bytes) -> str:
-    return f"{segment_hash[:8].hex()}.{hash_of_block.hex()}"
+    return f"{segment_id(segment_hash)}.{hash_of_block.hex()}"
+
+
+def segment_id(segment_hash: bytes) -> str:
+    """The part of a block's id that all blocks of its segment share."""
+    return segment_hash[:8].hex()
 
 
 def encode_entry(previous_hash: bytes, timestamp_ns: int, position: int, head: bytes, body: Buffer) -> bytes:

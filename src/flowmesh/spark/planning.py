@@ -1,0 +1,179 @@
+"""The plan of a read: which offsets of which partitions, cut into pieces, packed into tasks. Plain values, no records.
+
+A piece is anything that can be read as record batches: `HotPiece` lies in the log. What the log has lost may be given
+by a `Filler`, in pieces of its own kind; the cold tier is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from flowmesh.base.errors import CorruptData, OffsetOutOfRange
+from flowmesh.base.limits import MIB
+from flowmesh.spark.errors import data_lost
+from flowmesh.spark.fetching import stored_blocks
+from flowmesh.spark.location import Location, Range, StreamAsking, StreamFacts
+from flowmesh.spark.reading import record_batches
+
+PACK_BYTES = 4 * MIB
+"""Small pieces share a task up to this size: a task costs more than reading a megabyte."""
+
+
+class ReadSettings(NamedTuple):
+    """What every piece needs to know to be read. It travels to executors."""
+
+    location: Location
+    names: tuple[str, ...]
+    """Of `reading.RECORD_COLUMNS`."""
+    verify: bool
+    skip_lost: bool
+
+
+class Piece(Protocol):
+    """A part of one partition that one task reads in one go."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def record_batches(self, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+        """Columns `settings.names` of the records in `[start, end)`, in order."""
+        ...
+
+
+class HotPiece(NamedTuple):
+    """Lies in the log itself."""
+
+    partition: int
+    start: int
+    end: int
+    size_bytes: int
+
+    def record_batches(self, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+        start = self.start
+        while start < self.end:
+            wanted = Range(self.partition, start, self.end)
+            try:
+                stored = stored_blocks(settings.location, wanted, verify=settings.verify)
+                yield from record_batches(stored, start, self.end, settings.names)
+                return
+            except OffsetOutOfRange as error:
+                # Trimmed between the plan and now. Trims go forward, so a later beginning was not given out yet.
+                first = max(error.offset, start)
+                if not settings.skip_lost or error.start_offset <= first:
+                    why = f"the log now holds [{error.start_offset}, {error.end_offset})."
+                    end = min(error.start_offset, self.end) if error.start_offset > first else self.end
+                    raise data_lost(str(settings.location.stream), self.partition, first, end, why) from None
+                start = error.start_offset
+
+
+class PieceTask(InputPartition):
+    """What one task reads: one large piece, or several small ones, in order."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__(tuple(pieces))
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        found: tuple[Piece, ...] = self.value
+        return found
+
+
+class Filler(Protocol):
+    """Where to look for what the log has no more, before it is called lost."""
+
+    def fill(self, lost: Range) -> Sequence[Piece]:
+        """Pieces inside `lost`, in order and without overlap; what they leave out stays lost."""
+        ...
+
+
+class ReadPlan(NamedTuple):
+    pieces: tuple[Piece, ...]
+    skipped: tuple[Range, ...] = ()
+    """Lost ranges that were passed over because the query said so."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.size_bytes for piece in self.pieces)
+
+    @property
+    def records(self) -> int:
+        """At the most: offsets that no record has are counted too."""
+        return sum(piece.end - piece.start for piece in self.pieces)
+
+    def tasks(self) -> list[PieceTask]:
+        """Each large piece alone, small ones together. The same plan is always packed in the same way."""
+        found: list[PieceTask] = []
+        packed: list[Piece] = []
+        for piece in self.pieces:
+            if packed and sum(each.size_bytes for each in packed) + piece.size_bytes > PACK_BYTES:
+                found.append(PieceTask(packed))
+                packed = []
+            packed.append(piece)
+        return [*found, PieceTask(packed)] if packed else found
+
+
+def plan(
+    asking: StreamAsking,
+    stream: str,
+    facts: StreamFacts,
+    wanted: Sequence[Range],
+    split_bytes: int,
+    *,
+    skip_lost: bool = False,
+    filler: Filler | None = None,
+) -> ReadPlan:
+    """Pieces for all that is wanted, in order of partition and offset."""
+    logs = {each.partition: each for each in facts.partitions}
+    hot: list[Range] = []
+    cold: dict[int, list[Piece]] = {}
+    skipped: list[Range] = []
+    for partition, start, end in wanted:
+        log = logs.get(partition)
+        if log is None:
+            raise CorruptData(f"stream {stream} has no partition {partition} any more.")
+        if start < min(log.start, end):
+            lost = Range(partition, start, min(log.start, end))
+            cold[partition] = list(filler.fill(lost)) if filler is not None else []
+            gaps = _gaps(lost, cold[partition])
+            if gaps and not skip_lost:
+                why = f"the log begins at {log.start}; retention took what lay before."
+                raise data_lost(stream, partition, gaps[0].start, gaps[-1].end, why)
+            skipped += gaps
+        if end > log.end:
+            raise data_lost(stream, partition, max(start, log.end), end, f"the log ends at {log.end}.")
+        if max(start, log.start) < end:
+            hot.append(Range(partition, max(start, log.start), end))
+    cut: dict[int, list[HotPiece]] = {}
+    for piece in asking.split(hot, split_bytes) if hot else ():
+        cut.setdefault(piece.partition, []).append(HotPiece(*piece))
+    pieces = [piece for each in wanted for piece in (*cold.get(each.partition, ()), *cut.get(each.partition, ()))]
+    return ReadPlan(tuple(pieces), tuple(skipped))
+
+
+def _gaps(lost: Range, found: Sequence[Piece]) -> list[Range]:
+    gaps, position = [], lost.start
+    for piece in found:
+        if piece.start > position:
+            gaps.append(Range(lost.partition, position, piece.start))
+        position = max(position, piece.end)
+    if position < lost.end:
+        gaps.append(Range(lost.partition, position, lost.end))
+    return gaps
+
+
+def clipped(bounds: Mapping[int, tuple[int, int]]) -> list[Range]:
+    """Ranges of all partitions that have something, in order."""
+    return [Range(partition, start, end) for partition, (start, end) in sorted(bounds.items()) if start < end]
