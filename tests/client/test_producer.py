@@ -8,6 +8,7 @@ import pytest
 import flowmesh
 from flowmesh.base import errors
 from flowmesh.client import Client
+from flowmesh.operations.messages import PartitionAppend
 from flowmesh.streams.partitioner import partition_of
 from flowmesh.testing import NodeProcess
 from tests.client.proxy import CuttingProxy
@@ -202,3 +203,29 @@ def test_without_a_producer_id_an_unknown_outcome_is_told_and_not_tried_again(no
             await producer.close()
 
     asyncio.run(run())
+
+
+def test_a_program_that_ends_does_not_wait_for_a_node_that_is_gone(node: NodeProcess) -> None:
+    """The end of a loop cancels everything on it, what delivers the batches as well as whoever waits for them."""
+    receipts: list[asyncio.Future[PartitionAppend]] = []
+
+    async def produce(proxy: CuttingProxy) -> None:
+        async with flowmesh.connect(proxy.url, token=node.token) as client:
+            stream = await client.create_stream("left-behind")
+            async with await stream.producer(linger_ms=0) as producer:
+                await (await producer.send(b"first"))
+                proxy.refusing = True
+                proxy.cut()
+                receipts.append(await producer.send(b"second"))
+                await asyncio.sleep(1000)
+
+    async def run() -> asyncio.Task[None]:
+        async with CuttingProxy(int(node.url.rpartition(":")[2])) as proxy:
+            producing = asyncio.create_task(produce(proxy))
+            while not receipts:
+                await asyncio.sleep(0.01)
+            return producing
+
+    producing = asyncio.run(run())
+    assert producing.done()
+    assert isinstance(receipts[0].exception(), errors.Closed)

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from flowmesh.base.errors import ErrorCode, FlowMeshError, TimedOut
+from flowmesh.base.errors import Closed, ErrorCode, FlowMeshError, TimedOut
 from flowmesh.client.link import Link
 from flowmesh.client.session import Pauses, Session
 from flowmesh.format import batch as batches
@@ -88,14 +88,26 @@ class Outbox:
     # --- sending ------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        while True:
-            try:
-                while self._waiting or self._under_way:
-                    await self._step()
-                await self._sleep(None)
-            except FlowMeshError as error:
-                await self._sort_out(error)
-                await self._pauses.pause()
+        try:
+            while True:
+                try:
+                    while self._waiting or self._under_way:
+                        await self._step()
+                    await self._sleep(None)
+                except FlowMeshError as error:
+                    await self._sort_out(error)
+                    await self._pauses.pause()
+        except asyncio.CancelledError:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        """The work ends here, with the producer or with the event loop: nobody waits for what will not come."""
+        fault = Closed("the producer was ended before this was acknowledged; the outcome is unknown.")
+        rest = [*(item.parcel for item in self._under_way), *self._waiting]
+        self._under_way, self._waiting = deque(), deque()
+        for parcel in rest:
+            self._give_up(parcel, fault)
 
     async def _step(self) -> None:
         """Takes the oldest answer if it is there; else sends what may go, and waits."""
@@ -162,12 +174,13 @@ class Outbox:
 
     async def _sort_out(self, error: FlowMeshError) -> None:
         """After a fault: everything under way is answered or lost first, then whatever may be is sent again."""
-        under_way, self._under_way = list(self._under_way), deque()
+        under_way = list(self._under_way)
         answers = [item.answer for item in under_way]
         if answers:
             _, late = await asyncio.wait(answers, timeout=self._session.timeout_s)
             if late and self._current is not None:
                 self._current.abort()
+        self._under_way = deque()
         again: list[Parcel] = []
         for parcel, answer in under_way:
             fault = answer.exception()
