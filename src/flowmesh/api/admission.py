@@ -44,19 +44,25 @@ class Admission:
         self._throttle = Throttle()
 
     def authenticate(self, text: str | None, peer: str) -> Principal:
-        """The holder of a token. Failures are counted for each peer and token, and never say what was wrong."""
+        """The holder of a token. Failures are counted for each peer, and for each token that it guesses at.
+
+        Who fails is not told what was wrong, nor, by when it has to wait, whether there is a token of that id. Who has
+        failed too often with a token is not let in by it for a while: that is where guessing would end.
+        """
         now = self._clock.monotonic_ns()
         version = self._catalog.version
         identity, secret = (tokens.split(text) if text else None) or ("", "")
         record = self._catalog.state.tokens.get(identity)
-        suspect = f"{peer} {record.id if record else ''}"
-        if self._throttle.refuses(suspect, now):
-            raise self._denied("authenticate", peer, "", _throttled())
         proven = tokens.proves(secret, record.secret_hash if record else None)
+        guess = f"{peer} {record.id}" if record else peer
         if record is None or not proven or self._is_over(record.expires_ns):
+            refused = self._throttle.refuses(peer, now)
             if text:
-                self._throttle.failed(suspect, now)
-            raise self._denied("authenticate", peer, "", _unauthenticated())
+                for suspect in {peer, guess}:
+                    self._throttle.failed(suspect, now)
+            raise self._denied("authenticate", peer, "", _throttled() if refused else _unauthenticated())
+        if self._throttle.refuses(guess, now):
+            raise self._denied("authenticate", peer, "", _throttled())
         grant = Grant(record.tenant, record.namespaces, record.permissions)
         return Principal(record.id, grant, record.expires_ns, version)
 
