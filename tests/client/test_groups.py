@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -209,3 +210,44 @@ def test_the_blocking_face_has_all_of_it(node: NodeProcess) -> None:
         stream.delete_group("a")
         assert stream.groups() == []
         assert [(piece.base_offset, piece.end_offset) for piece in stream.splits().splits] == [(0, 2)]
+
+
+def test_no_acknowledged_position_is_lost_when_the_node_is_killed(tmp_path: Path) -> None:
+    """Several groups commit as fast as they can, and the node gets SIGKILL in the middle, again and again."""
+
+    async def life(node: NodeProcess, acknowledged: dict[str, int], asked: dict[str, int]) -> None:
+        async def commit(stream: StreamHandle, name: str) -> None:
+            while True:
+                asked[name] += 1
+                await stream.commit_group(name, {0: asked[name] % 1000, 1: asked[name] // 1000}, hold_s=3600)
+                acknowledged[name] = asked[name]
+
+        async with flowmesh.connect(node.url, token=node.token, timeout_s=2) as client:
+            stream = client.stream("killed")
+            for group in await stream.groups():
+                at = offsets_of(group)
+                found = at[0] + 1000 * at[1]
+                assert acknowledged[group.group] <= found <= asked[group.group]
+                assert group.holding
+                asked[group.group] = acknowledged[group.group] = found
+            committing = [asyncio.create_task(commit(stream, name)) for name in asked]
+            goal = {name: number + 20 for name, number in asked.items()}
+            while any(acknowledged[name] < number for name, number in goal.items()):
+                assert not any(task.done() for task in committing)
+                await asyncio.sleep(0.005)
+            node.kill()
+            for task in committing:
+                task.cancel()
+            await asyncio.gather(*committing, return_exceptions=True)
+
+    with NodeProcess(tmp_path / "data") as node:
+        with flowmesh.connect_blocking(node.url, token=node.token) as client:
+            stream = client.create_stream("killed", partitions=2)
+            for partition in (0, 1):
+                stream.append_many([b""] * 1000, partition=partition)
+        acknowledged = dict.fromkeys(["a", "b", "c"], 0)
+        asked = dict(acknowledged)
+        for _ in range(4):
+            asyncio.run(life(node, acknowledged, asked))
+            node.start()
+        assert min(acknowledged.values()) >= 80

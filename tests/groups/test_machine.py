@@ -70,11 +70,11 @@ def replayed(log: list[Event]) -> GroupsMachine:
 def test_it_does_what_a_dict_does_and_a_replay_of_its_log_does_the_same(
     rounds: list[list[Command]], carry_after: int, cut: int
 ) -> None:
-    machine, model = GroupsMachine(), dict[Any, Any]()
+    machine, model, ran_ns = GroupsMachine(), dict[Any, Any](), 0
     log: list[Event] = []
     since_carry: list[Event] = []
     for number, asked in enumerate(rounds):
-        decision = machine.decide(asked, now_ns=1_000 + number, ran_ns=number)
+        decision = machine.decide(asked, now_ns=1_000 + number, ran_ns=1 + number)
         for command, outcome in zip(asked, decision.outcomes, strict=True):
             expected = model_apply(model, command)
             if expected is NotFound:
@@ -83,6 +83,11 @@ def test_it_does_what_a_dict_does_and_a_replay_of_its_log_does_the_same(
                 assert (shown(outcome) if isinstance(outcome, Group) else outcome) == expected
         for event in decision.events:
             machine.apply(event)
+        if any(isinstance(command, CommitOffsets | NoteTime) for command in asked):
+            ran_ns = 1 + number
+        assert machine.ran_ns == ran_ns
+        assert state_of(replayed([*machine.carried()])) == state_of(machine)
+        assert replayed([*machine.carried()]).ran_ns == ran_ns
         log += decision.events
         since_carry += decision.events
         if number == carry_after:

@@ -12,6 +12,7 @@ from flowmesh.catalog.model import StreamKey, StreamSettings
 from flowmesh.groups.commands import CommitOffsets, DropGroup
 from flowmesh.groups.model import Group
 from flowmesh.log.commit import Completion, Submission, commit
+from flowmesh.log.options import LogOptions
 from flowmesh.node import groups as node_groups
 from flowmesh.node import paths
 from flowmesh.node.node import Node
@@ -227,6 +228,21 @@ def test_the_log_stays_short_however_much_is_committed(place: Place, monkeypatch
     for node in (place.restart(), place.crash("lose_all").node):
         found = {group.name: group.offsets for group in node.groups.machine.of_stream(place.id_of())}
         assert found == expected
+
+
+def test_what_is_known_may_fill_several_segments_when_it_is_written_anew(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_groups, "GROUPS_CARRY_BYTES", 20_000)
+    monkeypatch.setattr(node_groups, "GROUPS_PIECE_BYTES", 100)
+    appender = place.restart().groups.appender
+    for number in range(200):
+        appender.options = LogOptions(segment_records=3, disk_reserve_bytes=0)
+        place.commit(f"g{number % 20}", {0: number})
+    assert len(appender.view.segments) > 5
+    assert appender.view.start_offset > 50
+    place.restart()
+    assert [place.offsets(f"g{number}") for number in range(20)] == [{0: 180 + number} for number in range(20)]
 
 
 def test_a_full_disk_does_not_lose_what_is_known_and_heals(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

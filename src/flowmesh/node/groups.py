@@ -150,9 +150,8 @@ class GroupsPartition:
                 (result,) = self.appender.write([piece])
                 if isinstance(result, FlowMeshError):
                     raise result
-            self.appender.sync()
             self.appender.holds[_CARRIED] = begin
-            self.appender.trim(_EVERYTHING)
+            self.appender.trim(_EVERYTHING)  # which syncs first
             self._carry_at = max(GROUPS_CARRY_BYTES, 3 * self.appender.view.size_bytes)
         except FlowMeshError:  # the disk is full, or the log has failed and says so to whoever commits next
             self._carry_at = 2 * self.appender.view.size_bytes
