@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -170,6 +171,41 @@ def test_no_hold_runs_out_while_nobody_can_commit(place: Place) -> None:
     place.run(1_000)
     place.node.trim()
     assert place.start() == 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_nothing_goes_that_a_hold_keeps_and_everything_goes_once_all_are_over(seed: int) -> None:
+    """Against a model that knows no more than: this group held from this offset on, until the node has run so long."""
+    chance, place = random.Random(seed), Place(SimDisk(seed))
+    place.open().create_stream(ORDERS, SMALL)
+    held: dict[str, tuple[int, int]] = {}
+    ran_s = end = 0
+    for _ in range(150):
+        match chance.randrange(9):
+            case 0 | 1 | 2:
+                commit_to(place.node, ORDERS, AppendRecord(b"x" * 40_000))
+                end += 1
+            case 3 | 4:
+                name, offset, hold_s = chance.choice("abc"), chance.randint(place.start(), end), chance.randint(1, 300)
+                place.commit(name, {0: offset}, chance.choice([hold_s, None]) if name == "c" else hold_s)
+                group = place.node.groups.machine.find(place.id_of(), name)
+                held[name] = (offset, ran_s + hold_s if group is not None and group.hold_ns is not None else 0)
+            case 5:
+                passed_s = chance.randrange(100)
+                ran_s += passed_s
+                place.run(passed_s)
+            case 6:
+                place.restart(chance.randrange(-(10**6), 10**6))
+            case 7:
+                place = place.crash(chance.choice(MODES))
+            case 8:
+                place.node.trim()
+        for offset, until_s in held.values():
+            assert place.start() <= offset or until_s <= ran_s
+        assert place.offsets("a") == ({0: held["a"][0]} if "a" in held else None)
+    place.run(1_000)
+    place.node.trim()
+    assert end - place.start() <= 1
 
 
 # --- the life of groups -------------------------------------------------------------------------------------------

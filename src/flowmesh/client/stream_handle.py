@@ -195,9 +195,9 @@ class StreamHandle:
         `until_end` stops at the end that the stream has now. `verify` computes every hash again.
 
         With a `group` it begins where that group has come to, at `start` only where the group has never been, and
-        commits what it is done with every `commit_interval_s` and when it is closed: after a crash some records come
-        again, and none is left out. With `hold_s` retention keeps what it has not read until so long after it is gone.
-        Let one consumer at a time read a partition for a group.
+        commits the batches that it is done with every `commit_interval_s` and when it is closed. None is left out;
+        after a crash, and of a batch that was left in its middle, records come again. With `hold_s` retention keeps
+        what it has not read until so long after it is gone. Let one consumer at a time read a partition for a group.
         """
         bookmark = None
         if group is not None:
