@@ -264,3 +264,94 @@ def test_settings_that_cannot_be_kept_are_refused_before_anything_is_made(
         world.node.create_stream(ORDERS, settings)
     assert raised.value.field == field
     assert world.disk.operations == before
+
+
+TRIMMED = StreamSettings(segment_bytes=65_536, retention_bytes=0)
+
+
+def sent(number: int, size: int = 10) -> AppendBatch:
+    return AppendBatch(columns.encode([b"x" * size], producer=Producer(9, 0, number)))
+
+
+def trimmed_to_the_end(world: World) -> AppendBatch:
+    """A stream whose producer's records are all trimmed; returns what that producer sent last."""
+    world.create(ORDERS, TRIMMED)
+    commit_to(world.node, ORDERS, sent(0), sent(1))
+    world.node.stream(ORDERS).partition(0).appender.roll()
+    assert world.node.trim() == 1
+    return sent(1)
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_what_producers_sent_is_known_after_it_was_trimmed_and_the_power_failed(world: World, more: int) -> None:
+    last = trimmed_to_the_end(world)
+    for _ in range(more):
+        commit_to(world.node, ORDERS, AppendRecord(b"of nobody"))
+    after = world.after(world.disk.crash("lose_all"))
+    partition = after.open().stream(ORDERS).partition(0)
+    assert (partition.view.start_offset, partition.view.end_offset) == (2, 2 + more)
+    for _ in range(2):
+        assert commit_to(after.node, ORDERS, last) == [AppendReply(1, 2, 0, repeated=True)]
+        after.node.close()
+        after = after.after(after.disk.crash("lose_all"))
+        after.open()
+
+
+def test_nothing_is_trimmed_before_what_it_says_of_producers_is_kept(world: World) -> None:
+    world.disk.fail("create", path="*/snapshot-*", error=errno.ENOSPC)
+    world.create(ORDERS, TRIMMED)
+    commit_to(world.node, ORDERS, sent(0))
+    partition = world.node.stream(ORDERS).partition(0)
+    partition.appender.roll()
+    assert (world.node.trim(), partition.view.start_offset) == (0, 0)
+    assert world.disk.faults_waiting == 0
+    assert (world.node.trim(), partition.view.start_offset) == (1, 1)
+
+
+def test_a_stream_whose_folding_failed_holds_no_lock(world: World) -> None:
+    world.create(ORDERS, StreamSettings())
+    world.append(ORDERS, b"one")
+    world.node.close()
+    world.disk.fail("names", path=f"{DIRECTORY}/0", nth=2)
+    assert list(world.open().damaged) == [ORDERS]
+    assert world.disk.faults_waiting == 0
+    assert values_of(reopened(world), ORDERS) == [b"one"]
+
+
+def test_a_stream_that_a_full_disk_kept_from_being_described_is_removed_all_the_same(world: World) -> None:
+    world.disk.fail("create", path=f"{DIRECTORY}/resource.json*", error=errno.ENOSPC)
+    world.create(ORDERS, StreamSettings())
+    assert world.disk.faults_waiting == 0
+    world.delete(ORDERS)
+    assert not world.disk.exists(DIRECTORY)
+
+
+def test_a_stream_that_is_in_the_way_of_a_deleted_one_stays(world: World) -> None:
+    world.create(ORDERS, StreamSettings())
+    world.disk.fail("rename", path=DIRECTORY, error=errno.EBUSY)
+    world.delete(ORDERS)
+    world.create(ORDERS, StreamSettings())
+    world.append(ORDERS, b"new")
+    world.node.trim()
+    assert world.node.catalog.machine.state.deleted == {}
+    assert values_of(reopened(world), ORDERS) == [b"new"]
+
+
+def test_a_deleted_directory_that_a_power_cut_brings_back_is_removed_by_the_next_start(world: World) -> None:
+    world.create(ORDERS, StreamSettings())
+    world.disk.fail("sync_directory", path=f"{DATA}/{paths.STREAMS}", nth=2)
+    world.delete(ORDERS)
+    world.node.trim()
+    assert world.node.catalog.machine.state.deleted == {}
+    after = world.after(world.disk.crash("lose_all"))
+    assert len(after.disk.names(f"{DATA}/{paths.STREAMS}")) == 1, "what a failed fsync gave up, no later one keeps"
+    after.open()
+    assert after.disk.names(f"{DATA}/{paths.STREAMS}") == []
+
+
+def test_a_stream_that_the_catalog_refuses_for_want_of_space_leaves_nothing(world: World) -> None:
+    world.disk.fail("write", path=f"{DATA}/{paths.CATALOG}/segment-*", error=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        world.node.create_stream(ORDERS, StreamSettings())
+    assert world.disk.names(f"{DATA}/{paths.STREAMS}") == []
+    world.create(ORDERS, StreamSettings())

@@ -12,7 +12,7 @@ import msgspec
 
 from flowmesh.access import tokens
 from flowmesh.access.permissions import EVERYTHING, Permission
-from flowmesh.base.errors import AlreadyOpen, CorruptData, FlowMeshError, NotFound
+from flowmesh.base.errors import AlreadyOpen, CorruptData, DiskFull, FlowMeshError, NotFound
 from flowmesh.base.limits import CHAIN_LOCAL_ID_BYTES, DISK_RESERVE_BYTES_DEFAULT
 from flowmesh.catalog import commands
 from flowmesh.catalog.model import DEFAULT_TENANT, Stream, StreamKey, StreamSettings, Tenant, Token
@@ -107,6 +107,7 @@ class Node:
             self._add_token(first, EVERYTHING, (EVERYTHING,), (Permission.ADMIN,), None, "the first administrator")
         files.make_directory(self._disk, f"{self.directory}/{paths.STREAMS}")
         self._forget_deleted()
+        self._store.sweep()
         self._forget_groups()
         for key, stream in state.streams.items():
             self._open_stream(key, stream)
@@ -170,7 +171,11 @@ class Node:
             self._store.make("/".join(key), settings)
         except OSError as error:
             raise storage_failed(f"stream {'/'.join(key)!r} could not be made", error)
-        stream: Stream = self.catalog.execute(commands.AddStream(*key, settings))
+        try:
+            stream: Stream = self.catalog.execute(commands.AddStream(*key, settings))
+        except DiskFull:
+            self._store.unmake("/".join(key))
+            raise
         self._open_stream(key, stream)
         return stream
 
@@ -196,9 +201,12 @@ class Node:
 
     def _forget_deleted(self) -> None:
         """Takes deleted streams off the disk. What cannot be removed now is tried again by upkeep."""
-        for stream in list(self.catalog.machine.state.deleted.values()):
+        state = self.catalog.machine.state
+        for stream in list(state.deleted.values()):
+            if self.catalog.appender.failure is not None:
+                return  # nobody knows whether there is a new one of the same name
             try:
-                self._store.remove(stream)
+                self._store.remove(stream, replaced=(stream.tenant, stream.namespace, stream.name) in state.streams)
                 self.catalog.execute(commands.ForgetStream(stream.id))
             except (FlowMeshError, OSError):
                 continue

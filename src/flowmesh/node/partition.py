@@ -17,6 +17,7 @@ from flowmesh.log.findings import Damage
 from flowmesh.log.options import LogOptions
 from flowmesh.log.retention import Retention
 from flowmesh.log.scan import scan
+from flowmesh.log.trim import doomed
 from flowmesh.log.view import LogView
 from flowmesh.node import snapshots
 from flowmesh.node.statistics import CommitStatistics
@@ -126,15 +127,29 @@ class StreamPartition:
 
     def snapshot(self) -> None:
         """Saves a restart some folding. One that cannot be written (the disk is full) costs that, and nothing else."""
-        state, version = self.machine.snapshot(), self.machine.state_version
         with suppress(OSError):
-            snapshots.save(self._disk, self.appender.directory, self.appender.view, version, state)
+            self._save_snapshot(sync=self.view.start_offset > 0)
         self._snapshot_position = self._position()
 
+    def _save_snapshot(self, *, sync: bool) -> None:
+        state, version = self.machine.snapshot(), self.machine.state_version
+        snapshots.save(self._disk, self.appender.directory, self.appender.view, version, state, sync=sync)
+
     def trim(self, retention: Retention) -> int:
+        """What the machine knows of the records that go is in snapshots alone from then on: one is durable before."""
         if self.failure is not None:
             return 0
-        return self.appender.trim(retention)
+        appender = self.appender
+        appender.sync()
+        if not doomed(self.view.closed, self.view.active, retention, appender.holds, self._clock.wall_ns()):
+            return 0
+        try:
+            self._save_snapshot(sync=True)
+        except OSError:
+            return 0  # without it nothing may go; upkeep tries again
+        count = appender.trim(retention)
+        self._snapshot_position = self._position()
+        return count
 
     def close(self) -> None:
         if self.failure is None:

@@ -13,6 +13,7 @@ GROUPS = "metadata/groups/0"
 STREAMS = "streams"
 RESOURCE_FILE = "resource.json"
 _HASH_HEX = 16
+_DOOMED = ".deleted-"
 
 
 def resource_directory(kind: str, path: str) -> str:
@@ -21,7 +22,11 @@ def resource_directory(kind: str, path: str) -> str:
 
 def doomed_directory(kind: str, path: str, resource_id: int) -> str:
     """Where a deleted resource waits to be removed: a new one of the same name may be made meanwhile."""
-    return f"{resource_directory(kind, path)}.deleted-{resource_id}"
+    return f"{resource_directory(kind, path)}{_DOOMED}{resource_id}"
+
+
+def is_doomed(name: str) -> bool:
+    return _DOOMED in name
 
 
 def chain_name(kind: str, path: str, partition: int) -> str:

@@ -10,6 +10,7 @@ from flowmesh.format import snapshot as snapshot_format
 from flowmesh.format.names import FileKind
 from flowmesh.format.snapshot import Snapshot
 from flowmesh.log import directory as files
+from flowmesh.log.segment import Segment
 from flowmesh.log.view import LogView
 from flowmesh.ports.disk import Disk
 
@@ -33,11 +34,12 @@ def load(disk: Disk, directory: str, view: LogView, state_version: int) -> Resto
     return Restored(None, view.start_offset)
 
 
-def save(disk: Disk, directory: str, view: LogView, state_version: int, state: bytes) -> None:
-    """The state at the end of `view`. Not synced: a snapshot that a power cut damages is not used."""
-    snapshot = Snapshot(state_version, view.chain.hash, view.end_offset, view.active.last_block_hash, state)
+def save(disk: Disk, directory: str, view: LogView, state_version: int, state: bytes, *, sync: bool = False) -> None:
+    """The state at the end of `view`. Without `sync` a power cut may damage it, and then it is not used: that is for
+    what a whole log can tell again."""
+    snapshot = Snapshot(state_version, view.chain.hash, view.end_offset, _last_block_hash(view), state)
     name = names.snapshot_name(view.end_offset)
-    files.write_file(disk, directory, name, snapshot_format.encode(snapshot), sync=False)
+    files.write_file(disk, directory, name, snapshot_format.encode(snapshot), sync=sync)
     for old in _names(disk, directory)[:-KEPT]:
         disk.remove(f"{directory}/{old}")
 
@@ -50,11 +52,22 @@ def _fits(snapshot: Snapshot, view: LogView) -> bool:
     if snapshot.chain_hash != view.chain.hash or not view.start_offset <= snapshot.end_offset <= view.end_offset:
         return False
     if snapshot.end_offset == view.end_offset:
-        return snapshot.block_hash == view.active.last_block_hash
+        return snapshot.block_hash == _last_block_hash(view)
     if snapshot.end_offset == view.start_offset:
-        return view.start_offset == 0
+        return snapshot.block_hash == _block_hash_before(view.segments[0])
     try:
         block = view.read(snapshot.end_offset - 1, 1).blocks[0]
     except FlowMeshError:
         return False
     return block.end_offset == snapshot.end_offset and block.header.hash == snapshot.block_hash
+
+
+def _last_block_hash(view: LogView) -> bytes:
+    """Of the block that ends where the view ends, also when that is the last one of the segment before."""
+    active = view.active
+    return active.last_block_hash if active.blocks else _block_hash_before(active)
+
+
+def _block_hash_before(segment: Segment) -> bytes:
+    """At the beginning of a log, where there is no block, the hash of its segment."""
+    return segment.header.previous_block_hash if segment.base_offset else segment.header.hash

@@ -140,9 +140,13 @@ class StreamStore:
         try:
             self._make_partitions(path, directory, settings)
         except (FlowMeshError, OSError):
-            with suppress(OSError):
-                remove_tree(self._disk, directory)
+            self.unmake(path)
             raise
+
+    def unmake(self, path: str) -> None:
+        """Takes back what was made for a stream that is not to be, as well as it can be done."""
+        with suppress(OSError):
+            remove_tree(self._disk, self._directory(path))
 
     def _make_partitions(self, path: str, directory: str, settings: StreamSettings) -> None:
         for number in range(settings.partitions):
@@ -205,24 +209,33 @@ class StreamStore:
                 if error.errno not in OUT_OF_SPACE:  # a full disk must not keep a stream from being read
                     raise
 
-    def remove(self, stream: Stream) -> None:
-        """Takes a deleted stream off the disk. It is moved aside first, so that its name is free at once."""
+    def remove(self, stream: Stream, *, replaced: bool) -> None:
+        """Takes a deleted stream off the disk. It is moved aside first, so that its name is free at once. `replaced`:
+        its directory is that of a later one of the same name by now."""
         directory = self._directory(stream.path)
         doomed = f"{self._root}/{paths.doomed_directory(paths.STREAMS, stream.path, stream.id)}"
-        if self._disk.exists(directory) and self._holds(directory, stream.id):
+        if not replaced and self._disk.exists(directory) and not self._is_of_another(directory, stream.id):
             self._disk.rename(directory, doomed)
             self._disk.sync_directory(f"{self._root}/{paths.STREAMS}")
         remove_tree(self._disk, doomed)
         # Before the catalog forgets it: a power cut must not bring back what nobody would look for.
         self._disk.sync_directory(f"{self._root}/{paths.STREAMS}")
 
-    def _holds(self, directory: str, stream_id: int) -> bool:
-        """Whether the directory is still this stream's, and not that of a later one of the same name."""
+    def sweep(self) -> None:
+        """At a start: whatever waits to be removed. A name that came back with a crash is in no catalog any more."""
+        root = f"{self._root}/{paths.STREAMS}"
+        for name in self._disk.names(root):
+            if paths.is_doomed(name):
+                with suppress(OSError):
+                    remove_tree(self._disk, f"{root}/{name}")
+
+    def _is_of_another(self, directory: str, stream_id: int) -> bool:
+        """Whether it says so itself. A disk that was full when the stream was made kept it from saying anything."""
         data = files.read_file(self._disk, directory, paths.RESOURCE_FILE)
         try:
-            return data is not None and msgspec.json.decode(data).get("id") == stream_id
+            return data is not None and msgspec.json.decode(data).get("id") != stream_id
         except (msgspec.MsgspecError, AttributeError):
-            return False
+            return True
 
     def _directory(self, path: str) -> str:
         return f"{self._root}/{paths.resource_directory(paths.STREAMS, path)}"
