@@ -16,6 +16,7 @@ from flowmesh.archive.manifest import (
     Manifest,
     require_whole,
 )
+from flowmesh.base.errors import FlowMeshError
 from flowmesh.format.chain import ChainIdentity
 
 
@@ -26,6 +27,22 @@ class WrittenPiece(NamedTuple):
     partition: int
     file: ArchivedFile
     segments: tuple[ArchivedSegment, ...]
+
+
+class FailedPiece(NamedTuple):
+    """Why a piece was not written: an error as it travels from a task, which is no use to try again."""
+
+    kind: type[FlowMeshError]
+    message: str
+    field: str | None
+    hint: str | None
+
+    @classmethod
+    def of(cls, error: FlowMeshError) -> FailedPiece:
+        return cls(type(error), error.message, error.field, error.hint)
+
+    def error(self) -> FlowMeshError:
+        return self.kind(self.message, field=self.field, hint=self.hint)
 
 
 class Anchor(NamedTuple):

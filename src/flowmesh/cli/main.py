@@ -6,6 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from flowmesh.base.version import VERSION
+from flowmesh.cli.archive import archive
 from flowmesh.cli.context import context
 from flowmesh.cli.group import FriendlyGroup
 from flowmesh.cli.groups import group
@@ -16,6 +17,7 @@ from flowmesh.cli.serve import serve
 from flowmesh.cli.stream import stream
 from flowmesh.cli.tenant import tenant
 from flowmesh.cli.token import token
+from flowmesh.cli.verify import verify
 
 PROGRAM = "flowmesh"
 COMPLETE_VARIABLE = "_FLOWMESH_COMPLETE"
@@ -50,7 +52,7 @@ def completion(shell: str) -> None:
     click.echo(found(flowmesh, {}, PROGRAM, COMPLETE_VARIABLE).source())
 
 
-for command in (log, serve, login, context, stream, group, token, tenant, node):
+for command in (log, serve, login, context, stream, group, token, tenant, node, archive, verify):
     flowmesh.add_command(command)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from flowmesh.archive import names
-from flowmesh.archive.growing import Anchor, WrittenPiece, grown
+from flowmesh.archive.growing import Anchor, FailedPiece, WrittenPiece, grown
 from flowmesh.archive.manifest import Manifest
 from flowmesh.archive.pieces import PIECE_BYTES_DEFAULT, ArchivePiece, pieces
 from flowmesh.archive.store import ArchiveStore, LocalStore, is_local, latest, publish, strays
-from flowmesh.base.errors import CorruptData
+from flowmesh.base.errors import CorruptData, FlowMeshError
 from flowmesh.host.clock import RealClock
 from flowmesh.log.view import LogView
 from flowmesh.spark.archive.origin import Origin
@@ -138,8 +138,14 @@ def _write(
     directory = f"{store.root}/{names.TEMPORARY}"
     with watched(spark, f"archive to {store.root}", progress, [piece.size_bytes for piece in planned]):
         rows = spark.sparkContext.parallelize(planned, len(planned))
-        written: list[WrittenPiece] = rows.map(_LocalTask(directory)).collect()
-    return written
+        done: list[WrittenPiece | FailedPiece] = rows.map(_LocalTask(directory)).collect()
+    return [_written(piece) for piece in done]
+
+
+def _written(piece: WrittenPiece | FailedPiece) -> WrittenPiece:
+    if isinstance(piece, FailedPiece):
+        raise piece.error()
+    return piece
 
 
 class _LocalTask:
@@ -148,12 +154,15 @@ class _LocalTask:
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
-    def __call__(self, piece: ArchivePiece) -> WrittenPiece:
+    def __call__(self, piece: ArchivePiece) -> WrittenPiece | FailedPiece:
         from flowmesh.archive.parquet import write_piece
 
         Path(self._directory).mkdir(parents=True, exist_ok=True)
         name = f"{piece.name}.{uuid.uuid4().hex}.tmp"
-        written = write_piece(piece, Path(self._directory) / name)
+        try:
+            written = write_piece(piece, Path(self._directory) / name)
+        except FlowMeshError as error:
+            return FailedPiece.of(error)
         return written._replace(temporary=f"{names.TEMPORARY}/{name}")
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from flowmesh.archive import names
-from flowmesh.archive.growing import WrittenPiece
+from flowmesh.archive.growing import FailedPiece, WrittenPiece
 from flowmesh.archive.pieces import ArchivePiece
 from flowmesh.archive.store import ArchiveStore
-from flowmesh.base.errors import CorruptData, StorageFailed
+from flowmesh.base.errors import CorruptData, FlowMeshError, StorageFailed
 from flowmesh.base.limits import MIB
 from flowmesh.spark.archive.progress import Progress, watched
 
@@ -32,7 +32,7 @@ CHUNK_BYTES = 4 * MIB
 _PART = re.compile(r"part-([0-9]+)-")
 _COLUMN = pa.schema([pa.field("data", pa.string(), nullable=False)])
 
-Told = list[tuple[int, WrittenPiece]]
+Told = list[tuple[int, WrittenPiece | FailedPiece]]
 
 
 def write_through_spark(
@@ -45,11 +45,17 @@ def write_through_spark(
     rows = spark.createDataFrame(numbers, "number int").mapInArrow(_PipeTask(list(planned), told), "data string")
     with watched(spark, f"archive to {store.root}", progress, [piece.size_bytes for piece in planned]):
         rows.write.option("lineSep", SEPARATOR.decode()).option("compression", "none").text(f"{store.root}/{directory}")
-    written = dict(told.value)
+    written = {number: _written(piece) for number, piece in told.value}
     found = {int(match[1]): name for name in store.names(directory) if (match := _PART.match(name)) is not None}
     if sorted(found) != sorted(written) or len(found) != len(planned):
         raise StorageFailed(f"{len(planned)} files were to be written to {store.root}, and there are {len(found)}.")
     return [written[number]._replace(temporary=f"{directory}/{found[number]}") for number in sorted(found)]
+
+
+def _written(piece: WrittenPiece | FailedPiece) -> WrittenPiece:
+    if isinstance(piece, FailedPiece):
+        raise piece.error()
+    return piece
 
 
 class _PipeTask:
@@ -66,7 +72,11 @@ class _PipeTask:
             for number in batch.column(0).to_pylist():
                 with tempfile.TemporaryDirectory(prefix="flowmesh-archive-") as directory:
                     place = Path(directory) / "piece"
-                    written = write_piece(self._planned[number], place)
+                    try:
+                        written = write_piece(self._planned[number], place)
+                    except FlowMeshError as error:
+                        self._told.add([(number, FailedPiece.of(error))])
+                        continue
                     for text in chunks(place):
                         yield text_batch(text)
                 self._told.add([(number, written)])
@@ -96,11 +106,11 @@ def text_batch(data: bytes) -> pa.RecordBatch:
 def _accumulator(spark: SparkSession) -> Accumulator[Told]:
     from pyspark.accumulators import AccumulatorParam
 
-    class Gathering(AccumulatorParam[Told]):
+    class ToldPieces(AccumulatorParam[Told]):
         def zero(self, value: Told) -> Told:  # noqa: ARG002
             return []
 
         def addInPlace(self, value1: Told, value2: Told) -> Told:  # noqa: N802 (Spark's name)
             return value1 + value2
 
-    return spark.sparkContext.accumulator([], Gathering())
+    return spark.sparkContext.accumulator([], ToldPieces())

@@ -16,7 +16,7 @@ _LOOK_EVERY_S = 0.2
 
 class Progress(Protocol):
     def expect(self, size_bytes: int) -> None:
-        """So much there is to do; said once."""
+        """So much more there is to do."""
         ...
 
     def advance(self, size_bytes: int) -> None:

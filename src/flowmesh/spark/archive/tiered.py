@@ -1,0 +1,106 @@
+"""A stream with its archive, asked as one: it begins where the archive begins, and ends where the log does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowmesh.base.errors import FlowMeshError, NotFound
+from flowmesh.spark.archive.holding import told_locations
+from flowmesh.spark.archive.tiers import ColdPiece, ColdTier
+from flowmesh.spark.errors import bad_option
+from flowmesh.spark.location import Location, PartitionFacts, Range, SizedRange, StreamAsking, StreamFacts
+
+AUTO, NONE = "auto", "none"
+
+
+class TieredAsking:
+    """In the place of the log's own asking. What the log still has is asked of the log."""
+
+    def __init__(self, log: StreamAsking, location: Location, archive: str) -> None:
+        self._log = log
+        self._location = location
+        self._archive = archive
+        self._tier: ColdTier | None = None
+        self._missing = archive == NONE
+        self.log_facts: StreamFacts | None = None
+        """What the log said when it was last asked."""
+
+    def facts(self) -> StreamFacts:
+        facts = self.log_facts = self._log.facts()
+        tier = self._looked_up(facts)
+        if tier is None:
+            return facts
+        return facts._replace(partitions=tuple(_widened(each, tier) for each in facts.partitions))
+
+    def _looked_up(self, facts: StreamFacts) -> ColdTier | None:
+        """Only a log that has dropped something needs an archive."""
+        dropped = any(each.start > 0 for each in facts.partitions)
+        if self._tier is None and dropped and not self._missing:
+            place = self._archive if self._archive != AUTO else self._told_place()
+            self._missing = place is None
+            if place is not None:
+                self._tier = self._opened(place)
+        if self._tier is not None and any(self._tier.end(each.partition) < each.start for each in facts.partitions):
+            self._tier = ColdTier.at(self._tier.location)  # the log went on dropping what was archived meanwhile
+        return self._tier
+
+    def _told_place(self) -> str | None:
+        """What the group of an archive says on the node."""
+        if self._location.node is None:
+            return None
+        places = told_locations(self._location.node, self._location.stream)
+        if len(places) > 1:
+            raise bad_option("archive", f"there are {len(places)} archives.", "Say which: its location, or 'none'.")
+        return places[0] if places else None
+
+    def _opened(self, place: str) -> ColdTier | None:
+        try:
+            return ColdTier.at(place)
+        except NotFound:
+            if self._archive == AUTO:
+                return None  # it was set up, and nothing was archived yet
+            raise bad_option("archive", f"there is no archive at {place}.") from None
+        except (FlowMeshError, OSError) as error:
+            hint = "Option 'archive' = 'none' reads the log alone."
+            raise bad_option("archive", f"{place} cannot be read here: {error}", hint) from None
+
+    def fill(self, lost: Range) -> Sequence[ColdPiece]:
+        return self._tier.fill(lost) if self._tier is not None else ()
+
+    def find(self, moments: dict[int, int]) -> dict[int, int]:
+        """A time is looked for in the archive where the log would say that it begins with it."""
+        found = self._log.find(moments)
+        starts = {each.partition: each.start for each in self.log_facts.partitions} if self.log_facts else {}
+        for partition, moment in moments.items():
+            if self._tier is not None and found[partition] <= starts.get(partition, -1):
+                earlier = self._tier.find(partition, moment)
+                found[partition] = min(found[partition], earlier) if earlier is not None else found[partition]
+        return found
+
+    def split(self, ranges: Sequence[Range], split_bytes: int) -> list[SizedRange]:
+        """Also of what is archived: whoever limits a batch by bytes wants to know its size."""
+        starts = {each.partition: each.start for each in self.log_facts.partitions} if self.log_facts else {}
+        cold = [
+            SizedRange(piece.partition, piece.start, piece.end, piece.size_bytes)
+            for each in ranges
+            for piece in self.fill(each._replace(end=min(each.end, starts.get(each.partition, 0))))
+        ]
+        hot = [each._replace(start=max(each.start, starts.get(each.partition, 0))) for each in ranges]
+        return [*cold, *self._log.split([each for each in hot if each.start < each.end], split_bytes)]
+
+    def times(self, partition: int, offset: int) -> tuple[int, int, int]:
+        starts = {each.partition: each.start for each in self.log_facts.partitions} if self.log_facts else {}
+        for piece in self.fill(Range(partition, offset, min(offset + 1, starts.get(partition, 0)))):
+            return piece.file.min_time_ns, piece.file.max_time_ns, piece.file.end_offset
+        return self._log.times(partition, offset)
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def _widened(log: PartitionFacts, tier: ColdTier) -> PartitionFacts:
+    """Only where the two meet: what lies before a gap is not a part of one history."""
+    start = tier.start(log.partition)
+    if start is None or start >= log.start or tier.end(log.partition) < log.start:
+        return log
+    return log._replace(start=start)
