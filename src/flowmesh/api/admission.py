@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from zlib import crc32
 
 from flowmesh.access import tokens
 from flowmesh.access.permissions import EVERYTHING, Grant
@@ -15,6 +16,8 @@ from flowmesh.operations.messages import Request
 from flowmesh.operations.table import Operation, Scope
 from flowmesh.ports.clock import Clock
 
+GUESSED_IDS = 64
+"""Ids are counted in so many groups, so that whoever makes them up does not fill the memory."""
 _ADDRESS_FIELDS = ("tenant", "namespace", "name")
 
 
@@ -41,10 +44,13 @@ class Admission:
         self._catalog = catalog
         self._clock = clock
         self._audit = audit
-        self._throttle = Throttle()
+        self._guesses = Throttle()
+        """Of ids as they were sent: what a guesser is told follows from these alone."""
+        self._targets = Throttle()
+        """Of tokens that exist."""
 
     def authenticate(self, text: str | None, peer: str) -> Principal:
-        """The holder of a token. Failures are counted for each peer, and for each token that it guesses at.
+        """The holder of a token. Failures are counted for each peer and token.
 
         Who fails is not told what was wrong, nor, by when it has to wait, whether there is a token of that id. Who has
         failed too often with a token is not let in by it for a while: that is where guessing would end.
@@ -54,14 +60,15 @@ class Admission:
         identity, secret = (tokens.split(text) if text else None) or ("", "")
         record = self._catalog.state.tokens.get(identity)
         proven = tokens.proves(secret, record.secret_hash if record else None)
-        guess = f"{peer} {record.id}" if record else peer
         if record is None or not proven or self._is_over(record.expires_ns):
-            refused = self._throttle.refuses(peer, now)
+            suspect = f"{peer} {crc32(identity.encode()) % GUESSED_IDS}"
+            refused = self._guesses.refuses(suspect, now)
             if text:
-                for suspect in {peer, guess}:
-                    self._throttle.failed(suspect, now)
+                self._guesses.failed(suspect, now)
+                if record is not None:
+                    self._targets.failed(f"{peer} {record.id}", now)
             raise self._denied("authenticate", peer, "", _throttled() if refused else _unauthenticated())
-        if self._throttle.refuses(guess, now):
+        if self._targets.refuses(f"{peer} {record.id}", now):
             raise self._denied("authenticate", peer, "", _throttled())
         grant = Grant(record.tenant, record.namespaces, record.permissions)
         return Principal(record.id, grant, record.expires_ns, version)
