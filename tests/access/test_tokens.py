@@ -40,3 +40,18 @@ def test_what_cannot_be_a_token_is_none(text: str) -> None:
 def test_without_a_record_nothing_is_proven() -> None:
     assert not tokens.proves("secret", None)
     assert not tokens.proves("no token has this hash", None)
+
+
+def test_a_token_in_a_text_loses_its_secret_and_keeps_its_id() -> None:
+    made = tokens.make(SimEntropy(1))
+    for text in ("{}", "there is no stream '{}'.", "x{}x", "a/{}/b"):
+        shown = tokens.masked(text.format(made.text))
+        assert made.id in shown
+        assert made.text.partition(".")[2][:8] not in shown
+
+
+@pytest.mark.parametrize(
+    "name", ["customerservices.orders", "abcdefghijklmnop.qrstuvwxyz-0123456789", "a.B", "10.5 GiB"]
+)
+def test_a_name_is_not_taken_for_a_token(name: str) -> None:
+    assert tokens.masked(name) == name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from typing import NamedTuple
 
 from flowmesh.ports.entropy import Entropy
@@ -12,6 +13,8 @@ from flowmesh.ports.entropy import Entropy
 _ID_BYTES = 10
 _SECRET_BYTES = 32
 _TEXT_MAX = 200
+_TOKEN = re.compile(r"([a-z2-7]{16})\.(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{8,}")
+"""Names have no capitals, and secrets are as good as never without, so no name is taken for a token."""
 _NO_HASH = hashlib.sha256(b"no token has this hash").digest()
 
 
@@ -34,6 +37,11 @@ def split(text: str) -> tuple[str, str] | None:
     if not dot or not identity or not secret or len(text) > _TEXT_MAX or not text.isascii():
         return None
     return identity, secret
+
+
+def masked(text: str) -> str:
+    """The text without the secrets of tokens that somebody put where a name or a value belongs."""
+    return _TOKEN.sub(r"\1.…", text)
 
 
 def hash_of(secret: str) -> bytes:

@@ -10,6 +10,7 @@ import json
 import logging
 from typing import Any
 
+from flowmesh.access.tokens import masked
 from flowmesh.api.admission import Denial
 from flowmesh.api.service import Change
 from flowmesh.observability.metrics import Metrics
@@ -49,7 +50,7 @@ class AuditLog:
         _write(logging.WARNING, fields)
 
     def changed(self, change: Change) -> None:
-        fields = {"event": "changed", **change._asdict()}
+        fields = {"event": "changed", **change._asdict(), "target": masked(change.target)}
         _write(logging.INFO, fields)
 
     def _may_write(self) -> bool:

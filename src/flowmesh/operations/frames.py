@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from flowmesh.access.tokens import masked
 from flowmesh.base import errors
 from flowmesh.base.errors import ErrorCode, FlowMeshError, OffsetOutOfRange, OutOfOrderSequence
 from flowmesh.operations.messages import AppendRecords, Reply, Request
@@ -86,13 +87,14 @@ _decode_error = msgspec.msgpack.Decoder(ErrorBody).decode
 
 
 def error_header(error: FlowMeshError, *, offset: int | None = None) -> bytes:
-    """An error as the header of a frame."""
+    """An error as the header of a frame. It may quote what was sent, and not what must stay secret."""
     start = end = sequence = since = None
     if isinstance(error, OffsetOutOfRange):
         offset, start, end = error.offset, error.start_offset, error.end_offset
     elif isinstance(error, OutOfOrderSequence):
         sequence, since = error.next_sequence, error.since_offset
-    fixed = (error.code.value, error.message, error.field, error.hint)
+    field, hint = error.field and masked(error.field), error.hint and masked(error.hint)
+    fixed = (error.code.value, masked(error.message), field, hint)
     return _encode(ErrorBody(*fixed, offset, start, end, sequence, since))
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from flowmesh.access.tokens import masked
 from flowmesh.base.errors import BadRequest, ErrorCode, FlowMeshError, OffsetOutOfRange, TooLarge, UnknownCommand
 
 MEDIA_TYPE = b"application/problem+json"
@@ -114,15 +115,16 @@ def status_of(error: FlowMeshError) -> int:
 
 
 def problem_of(error: FlowMeshError) -> Problem:
+    """It may quote what was sent, and not what must stay secret."""
     meaning = MEANINGS[error.code]
     problem = Problem(
         TYPE_PREFIX + error.code.value,
         meaning.title,
         status_of(error),
         error.code.value,
-        error.message,
-        error.field,
-        error.hint,
+        masked(error.message),
+        error.field and masked(error.field),
+        error.hint and masked(error.hint),
     )
     if isinstance(error, OffsetOutOfRange):
         problem.start_offset, problem.end_offset = error.start_offset, error.end_offset
