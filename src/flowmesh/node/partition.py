@@ -102,7 +102,7 @@ class StreamPartition:
             if isinstance(result, FlowMeshError):
                 return result
             base = result.base_offset + outcome.first
-            return AppendReply(base, base + outcome.record_count, result.timestamp_ns)
+            return AppendReply(base, base + outcome.record_count, result.timestamp_ns, outcome.repeated)
         if isinstance(outcome, SentBatch):
             return AppendReply(outcome.base_offset, outcome.base_offset + outcome.record_count, 0, repeated=True)
         return outcome

@@ -47,6 +47,8 @@ class Placed(NamedTuple):
     batch: int
     first: int
     record_count: int
+    repeated: bool = False
+    """Another command of this round brought the very same batch."""
 
 
 class Decision(NamedTuple):
@@ -94,7 +96,7 @@ class StreamMachine:
             if isinstance(sent, SentBatch):
                 return sent
             if sent is not None:
-                return Placed(sent, 0, header.count)
+                return Placed(sent, 0, header.count, repeated=True)
             earlier.append(header._replace(base_offset=len(batches)))
         batches.append(batch)
         return Placed(len(batches) - 1, 0, header.count)
