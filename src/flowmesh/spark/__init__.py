@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from flowmesh.spark.archive.reads import read
     from flowmesh.spark.sessions import session
 
-__all__ = ["session"]
+__all__ = ["read", "session"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> object:
         from flowmesh.spark import sessions
 
         return sessions.session
+    if name == "read":
+        from flowmesh.spark.archive import reads
+
+        return reads.read
     raise AttributeError(f"module 'flowmesh.spark' has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,14 +13,15 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from flowmesh.base.errors import FlowMeshError
+from flowmesh.spark.archive.tiered import TieredAsking
 from flowmesh.spark.bounds import Narrowing, ends, narrowed, starts
 from flowmesh.spark.errors import Condition, FlowMeshSparkError, bad_option, explained
 from flowmesh.spark.file_stream import FileStream, is_log
 from flowmesh.spark.filters import pushed
-from flowmesh.spark.location import Location, StreamAsking
+from flowmesh.spark.location import Location
 from flowmesh.spark.node_stream import NodeStream
 from flowmesh.spark.options import EARLIEST, READ_OPTIONS, StreamName, checked, node_access, stream_name
-from flowmesh.spark.planning import PieceTask, ReadPlan, ReadSettings, clipped, plan
+from flowmesh.spark.planning import PieceTask, ReadPlan, ReadSettings, clipped, even_split_bytes, plan
 from flowmesh.spark.schema import Projection
 
 STREAM_ONLY = ("maxRecordsPerTrigger", "maxBytesPerTrigger", "group", "hold")
@@ -54,11 +56,12 @@ def location_of(values: Mapping[str, Any]) -> Location:
     return Location(stream, node, data_dir)
 
 
-def asking_of(location: Location) -> StreamAsking:
+def asking_of(location: Location, archive: str) -> TieredAsking:
+    """The log, through its node or its files, and its archive."""
     if location.node is not None:
-        return NodeStream(location.node, location.stream)
+        return TieredAsking(NodeStream(location.node, location.stream), location, archive)
     assert location.data_dir is not None
-    return FileStream(location.data_dir, location.stream)
+    return TieredAsking(FileStream(location.data_dir, location.stream), location, archive)
 
 
 class PieceReader:
@@ -95,19 +98,22 @@ class BatchReader(DataSourceReader):
 
     def plan(self) -> ReadPlan:
         location, values = self.pieces.location, self.pieces.values
-        asking = asking_of(location)
+        asking = asking_of(location, values["archive"])
         try:
             facts = asking.facts()
             begin, end = starts(asking, facts, values, EARLIEST), ends(asking, facts, values)
             ranges = {partition: (begin[partition], end[partition]) for partition in begin}
             ranges = narrowed(asking, ranges, self.narrowing, values["lateness"])
+            wanted = clipped(ranges)
+            split_bytes = values["splitBytes"] or even_split_bytes(asking.log_facts, wanted, os.cpu_count() or 1)
             return plan(
                 asking,
                 str(location.stream),
-                facts,
-                clipped(ranges),
-                values["splitBytes"],
+                asking.log_facts,
+                wanted,
+                split_bytes,
                 skip_lost=self.pieces.skip_lost,
+                filler=asking,
             )
         except FlowMeshError as error:
             raise explained(error, f"stream {location.stream}") from None

@@ -160,6 +160,9 @@ READING = (
     Option(
         "dataDir", text, None, "The data directory of a node, or the directory of one log: read files, not the node."
     ),
+    Option(
+        "archive", text, "auto", "Where the cold tier lies. `auto`: where the node says; `none`: read the log alone."
+    ),
     Option("columns", names, None, "The columns wanted, in this order. Others are neither decoded nor sent."),
     Option("valueSchema", text, None, "What the JSON in `value` has, as Spark DDL: typed columns instead of `value`."),
     Option("valueColumn", text, None, "Puts the typed columns into one struct column of this name."),
@@ -171,7 +174,7 @@ READING = (
     Option("startingTimestamp", moments, None, "Begins at the first record that is not older than this time."),
     Option("endingTimestamp", moments, None, "Ends before the first record that is not older. Not for streams."),
     Option("partitions", numbers, None, "Only these partitions, like `0,3`."),
-    Option("splitBytes", split_size, "32MiB", "How much of a partition one task reads, as stored."),
+    Option("splitBytes", split_size, None, "How much of a partition one task reads, as stored. Else: see below."),
     Option("lateness", duration_ns, None, "How far behind newer records a record may come; see below. Else: measured."),
     Option("verify", flag, "false", "Computes the hash of every block too, not only checksums and links."),
     Option("onDataLoss", choice("fail", "skip"), "fail", "What happens when records that were asked for are gone."),

@@ -20,7 +20,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from flowmesh.base.errors import FlowMeshError
+from flowmesh.base.limits import MIB
 from flowmesh.spark.admission import within_bytes, within_rows
+from flowmesh.spark.archive.tiered import TieredAsking
 from flowmesh.spark.batch_source import BATCH_ONLY, PieceReader, asking_of, refuse
 from flowmesh.spark.bounds import chosen_partitions, starts
 from flowmesh.spark.errors import Condition, FlowMeshSparkError, bad_option, data_lost, explained
@@ -29,6 +31,8 @@ from flowmesh.spark.options import LATEST
 from flowmesh.spark.planning import ReadPlan, clipped, plan
 from flowmesh.spark.publishing import Publisher
 
+SPLIT_BYTES = 64 * MIB
+"""Fixed, where no option says it: a batch that is run again on another machine has the same pieces."""
 Position = dict[str, Any]
 """As Spark keeps it: `{"stream": <id>, "offsets": {"0": 12}}`."""
 
@@ -39,7 +43,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pieces = PieceReader(given, schema)
         self._values = self._pieces.values
         self._stream = self._pieces.location.stream
-        self._asking: Any = None
+        self._asking: TieredAsking | None = None
         self._publisher: Publisher | None = None
         self._target: dict[int, int] | None = None
         """Where a query with Trigger.AvailableNow ends."""
@@ -137,10 +141,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan(
             self._asked(),
             str(self._stream),
-            facts,
+            self._asked().log_facts,
             ranges,
-            self._values["splitBytes"],
+            self._values["splitBytes"] or SPLIT_BYTES,
             skip_lost=self._pieces.skip_lost,
+            filler=self._asked(),
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -158,9 +163,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- the stream ---------------------------------------------------------------------------------------------
 
-    def _asked(self) -> Any:
+    def _asked(self) -> TieredAsking:
         if self._asking is None:
-            self._asking = asking_of(self._pieces.location)
+            self._asking = asking_of(self._pieces.location, self._values["archive"])
         return self._asking
 
     def _facts(self, position: Position | None = None) -> StreamFacts:

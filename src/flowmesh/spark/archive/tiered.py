@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
+from flowmesh.archive.cold import files_of
+from flowmesh.archive.store import ArchiveFiles
 from flowmesh.base.errors import FlowMeshError, NotFound
 from flowmesh.spark.archive.holding import told_locations
 from flowmesh.spark.archive.tiers import ColdPiece, ColdTier
@@ -16,17 +19,33 @@ AUTO, NONE = "auto", "none"
 class TieredAsking:
     """In the place of the log's own asking. What the log still has is asked of the log."""
 
-    def __init__(self, log: StreamAsking, location: Location, archive: str) -> None:
+    def __init__(
+        self,
+        log: StreamAsking,
+        location: Location,
+        archive: str,
+        files: Callable[[str], ArchiveFiles] = files_of,
+        *,
+        always: bool = False,
+    ) -> None:
         self._log = log
         self._location = location
         self._archive = archive
+        self._files = files
+        self._always = always
+        """Whether the archive is looked at, too, when the log has dropped nothing."""
         self._tier: ColdTier | None = None
         self._missing = archive == NONE
-        self.log_facts: StreamFacts | None = None
-        """What the log said when it was last asked."""
+        self._facts: StreamFacts | None = None
+
+    @property
+    def log_facts(self) -> StreamFacts:
+        """What the log alone said when `facts` was last asked."""
+        assert self._facts is not None, "facts come first"
+        return self._facts
 
     def facts(self) -> StreamFacts:
-        facts = self.log_facts = self._log.facts()
+        facts = self._facts = self._log.facts()
         tier = self._looked_up(facts)
         if tier is None:
             return facts
@@ -34,14 +53,16 @@ class TieredAsking:
 
     def _looked_up(self, facts: StreamFacts) -> ColdTier | None:
         """Only a log that has dropped something needs an archive."""
-        dropped = any(each.start > 0 for each in facts.partitions)
+        dropped = self._always or any(each.start > 0 for each in facts.partitions)
         if self._tier is None and dropped and not self._missing:
             place = self._archive if self._archive != AUTO else self._told_place()
             self._missing = place is None
             if place is not None:
                 self._tier = self._opened(place)
         if self._tier is not None and any(self._tier.end(each.partition) < each.start for each in facts.partitions):
-            self._tier = ColdTier.at(self._tier.location)  # the log went on dropping what was archived meanwhile
+            self._tier = ColdTier.at(
+                self._tier.location, self._files
+            )  # the log went on dropping what was archived meanwhile
         return self._tier
 
     def _told_place(self) -> str | None:
@@ -55,7 +76,7 @@ class TieredAsking:
 
     def _opened(self, place: str) -> ColdTier | None:
         try:
-            return ColdTier.at(place)
+            return ColdTier.at(place, self._files)
         except NotFound:
             if self._archive == AUTO:
                 return None  # it was set up, and nothing was archived yet
@@ -64,13 +85,17 @@ class TieredAsking:
             hint = "Option 'archive' = 'none' reads the log alone."
             raise bad_option("archive", f"{place} cannot be read here: {error}", hint) from None
 
+    @property
+    def tier(self) -> ColdTier | None:
+        return self._tier
+
     def fill(self, lost: Range) -> Sequence[ColdPiece]:
         return self._tier.fill(lost) if self._tier is not None else ()
 
     def find(self, moments: dict[int, int]) -> dict[int, int]:
         """A time is looked for in the archive where the log would say that it begins with it."""
         found = self._log.find(moments)
-        starts = {each.partition: each.start for each in self.log_facts.partitions} if self.log_facts else {}
+        starts = {each.partition: each.start for each in self.log_facts.partitions}
         for partition, moment in moments.items():
             if self._tier is not None and found[partition] <= starts.get(partition, -1):
                 earlier = self._tier.find(partition, moment)
@@ -79,23 +104,32 @@ class TieredAsking:
 
     def split(self, ranges: Sequence[Range], split_bytes: int) -> list[SizedRange]:
         """Also of what is archived: whoever limits a batch by bytes wants to know its size."""
-        starts = {each.partition: each.start for each in self.log_facts.partitions} if self.log_facts else {}
+        starts = {each.partition: each.start for each in self.log_facts.partitions}
         cold = [
-            SizedRange(piece.partition, piece.start, piece.end, piece.size_bytes)
+            part
             for each in ranges
             for piece in self.fill(each._replace(end=min(each.end, starts.get(each.partition, 0))))
+            for part in _evenly(piece, split_bytes)
         ]
         hot = [each._replace(start=max(each.start, starts.get(each.partition, 0))) for each in ranges]
         return [*cold, *self._log.split([each for each in hot if each.start < each.end], split_bytes)]
 
     def times(self, partition: int, offset: int) -> tuple[int, int, int]:
-        starts = {each.partition: each.start for each in self.log_facts.partitions} if self.log_facts else {}
+        starts = {each.partition: each.start for each in self.log_facts.partitions}
         for piece in self.fill(Range(partition, offset, min(offset + 1, starts.get(partition, 0)))):
             return piece.file.min_time_ns, piece.file.max_time_ns, piece.file.end_offset
         return self._log.times(partition, offset)
 
     def close(self) -> None:
         self._log.close()
+
+
+def _evenly(piece: ColdPiece, split_bytes: int) -> Iterator[SizedRange]:
+    """A file in parts of about one size, as if all its records were alike."""
+    count = min(max(piece.size_bytes // split_bytes, 1), piece.end - piece.start)
+    edges = [piece.start + (piece.end - piece.start) * number // count for number in range(count + 1)]
+    for start, end in pairwise(edges):
+        yield SizedRange(piece.partition, start, end, piece.size_bytes // count)
 
 
 def _widened(log: PartitionFacts, tier: ColdTier) -> PartitionFacts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from flowmesh.archive.cold import files_of, read_rows
 from flowmesh.archive.manifest import ArchivedFile, Manifest
-from flowmesh.archive.store import latest
+from flowmesh.archive.store import ArchiveFiles, latest
 from flowmesh.base.errors import NotFound
 from flowmesh.spark.location import Range
 from flowmesh.spark.planning import ReadSettings
@@ -52,8 +52,8 @@ class ColdTier:
         self.manifest = manifest
 
     @classmethod
-    def at(cls, location: str) -> ColdTier:
-        manifest = latest(files_of(location))
+    def at(cls, location: str, files: Callable[[str], ArchiveFiles] = files_of) -> ColdTier:
+        manifest = latest(files(location))
         if manifest is None:
             raise NotFound(f"there is no archive at {location}.", field="archive")
         return cls(location, manifest)
