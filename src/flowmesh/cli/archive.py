@@ -79,8 +79,8 @@ def run(
       flowmesh archive run acme/shop/orders --to s3a://bucket/orders --conf spark.jars.packages=…
       flowmesh archive run ./events --to ./events-archive
     """
-    from flowmesh.spark.archive.holding import GroupHolder
     from flowmesh.spark.archive.job import ArchiveOptions, run_archive
+    from flowmesh.spark.archive_group import GroupHolder
 
     found = resolve(target, data_dir, asked, with_node=not no_hold)
     place = absolute(location)

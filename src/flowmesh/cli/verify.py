@@ -66,8 +66,8 @@ def verify(
     if key is not None and checkpoint_file is None:
         raise click.UsageError("--public-key says who signed the checkpoint; name that too, with --checkpoint FILE.")
     from flowmesh.cli.verifying import read_checkpoint
-    from flowmesh.spark.archive.holding import told_locations
     from flowmesh.spark.archive.verify import verify_history
+    from flowmesh.spark.archive_group import told_locations
 
     checkpoint = None if checkpoint_file is None else read_checkpoint(checkpoint_file, key)
     named = asked.url is not None or asked.context is not None

@@ -13,7 +13,6 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from flowmesh.base.errors import FlowMeshError
-from flowmesh.spark.archive.tiered import TieredAsking
 from flowmesh.spark.bounds import Narrowing, ends, narrowed, starts
 from flowmesh.spark.errors import Condition, FlowMeshSparkError, bad_option, explained
 from flowmesh.spark.file_stream import FileStream, is_log
@@ -23,6 +22,7 @@ from flowmesh.spark.node_stream import NodeStream
 from flowmesh.spark.options import EARLIEST, READ_OPTIONS, StreamName, checked, node_access, stream_name
 from flowmesh.spark.planning import PieceTask, ReadPlan, ReadSettings, clipped, even_split_bytes, plan
 from flowmesh.spark.schema import Projection
+from flowmesh.spark.tiered import TieredAsking
 
 STREAM_ONLY = ("maxRecordsPerTrigger", "maxBytesPerTrigger", "group", "hold")
 BATCH_ONLY = ("endingOffsets", "endingTimestamp")

@@ -22,7 +22,6 @@ from pyspark.sql.types import StructType
 from flowmesh.base.errors import FlowMeshError
 from flowmesh.base.limits import MIB
 from flowmesh.spark.admission import within_bytes, within_rows
-from flowmesh.spark.archive.tiered import TieredAsking
 from flowmesh.spark.batch_source import BATCH_ONLY, PieceReader, asking_of, refuse
 from flowmesh.spark.bounds import chosen_partitions, starts
 from flowmesh.spark.errors import Condition, FlowMeshSparkError, bad_option, data_lost, explained
@@ -30,6 +29,7 @@ from flowmesh.spark.location import PartitionFacts, Range, StreamFacts
 from flowmesh.spark.options import LATEST
 from flowmesh.spark.planning import ReadPlan, clipped, plan
 from flowmesh.spark.publishing import Publisher
+from flowmesh.spark.tiered import TieredAsking
 
 SPLIT_BYTES = 64 * MIB
 """Fixed, where no option says it: a batch that is run again on another machine has the same pieces."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowmesh.base.errors import FlowMeshError
 from flowmesh.spark.archive.job import store_of
-from flowmesh.spark.archive.tiered import AUTO, NONE, TieredAsking
-from flowmesh.spark.archive.tiers import ColdPiece
 from flowmesh.spark.batch_source import asking_of, location_of, read_options, refuse
 from flowmesh.spark.bounds import ends, starts
+from flowmesh.spark.cold_tier import ColdPiece
 from flowmesh.spark.errors import data_lost, explained
 from flowmesh.spark.location import Location, Range
 from flowmesh.spark.options import EARLIEST
 from flowmesh.spark.schema import COLUMNS, ddl_of
+from flowmesh.spark.tiered import AUTO, NONE, TieredAsking
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -8,8 +8,8 @@ from itertools import pairwise
 from flowmesh.archive.cold import files_of
 from flowmesh.archive.store import ArchiveFiles
 from flowmesh.base.errors import FlowMeshError, NotFound
-from flowmesh.spark.archive.holding import told_locations
-from flowmesh.spark.archive.tiers import ColdPiece, ColdTier
+from flowmesh.spark.archive_group import told_locations
+from flowmesh.spark.cold_tier import ColdPiece, ColdTier
 from flowmesh.spark.errors import bad_option
 from flowmesh.spark.location import Location, PartitionFacts, Range, SizedRange, StreamAsking, StreamFacts
 
