@@ -19,9 +19,9 @@ def output(hash_seed: str, *arguments: str) -> bytes:
     return run.stdout
 
 
-@pytest.mark.parametrize("name", ["append", "clean"])
-def test_two_hash_seeds_give_the_same_trace_and_the_same_results(name: str) -> None:
-    arguments = ("--seed", "11", "--workload", name, "--trace")
+@pytest.mark.parametrize("name, stride", [("append", 1), ("clean", 1), ("node-mixed", 23), ("node-access", 23)])
+def test_two_hash_seeds_give_the_same_trace_and_the_same_results(name: str, stride: int) -> None:
+    arguments = ("--seed", "11", "--workload", name, "--stride", str(stride), "--trace")
     first = output("0", *arguments)
     assert first == output("4242", *arguments)
     assert b"segment-000001.log" in first

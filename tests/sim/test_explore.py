@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from flowmesh.sim.explore import Exploration, Plan, crash_modes, explore
 from flowmesh.sim.faults import OPERATIONS
 from flowmesh.sim.main import main
+from flowmesh.sim.scenarios import SCENARIOS
 from flowmesh.sim.workloads import WORKLOADS
 
 SOAK_NS = 60 * 10**9
@@ -55,7 +56,7 @@ def test_the_command_shows_what_it_tried() -> None:
 
 def test_the_command_teaches() -> None:
     result = CliRunner().invoke(main, ["--help"])
-    assert all(name in result.output for name in WORKLOADS)
+    assert all(name in result.output for name in SCENARIOS)
     assert "flowmesh-sim --seed 7" in result.output
 
 

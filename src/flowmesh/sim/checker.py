@@ -63,12 +63,20 @@ class Expectations:
         return len(self.sent) - 1
 
     def told(self, number: int, result: Appended | FlowMeshError, *, after_sync: bool) -> None:
-        item = self.sent[number]
         if isinstance(result, Appended):
-            item.fate = Fate.DURABLE if after_sync else Fate.WRITTEN
-            item.base_offset, item.block_hash = result.base_offset, result.block_hash
-        elif isinstance(result, DiskFull):
-            item.fate = Fate.NEVER
+            self.acknowledged(number, result.base_offset, result.block_hash, after_sync=after_sync)
+        else:
+            self.refused(number, result)
+
+    def acknowledged(self, number: int, base_offset: int, block_hash: bytes = b"", *, after_sync: bool) -> None:
+        item = self.sent[number]
+        item.fate = Fate.DURABLE if after_sync else Fate.WRITTEN
+        item.base_offset, item.block_hash = base_offset, block_hash
+
+    def refused(self, number: int, error: FlowMeshError) -> None:
+        """Only a refusal for want of space says that nothing was written."""
+        if isinstance(error, DiskFull):
+            self.sent[number].fate = Fate.NEVER
 
     def synced(self) -> None:
         """A sync succeeded: what was only written is durable now."""

@@ -223,6 +223,15 @@ class SimDisk:
         """How many orders of `fail` have not struck as often as they should. Not zero: the test proved nothing."""
         return self._medium.faults.waiting
 
+    @property
+    def faults_struck(self) -> int:
+        """How many calls have failed because they were ordered to."""
+        return self._medium.faults.struck
+
+    @property
+    def capacity_bytes(self) -> int | None:
+        return self._medium.capacity_bytes
+
     def files(self) -> dict[str, bytes]:
         """Every file as a reader sees it."""
         return {path: bytes(node.content.visible) for path, node in files(self._medium.tree.root)}

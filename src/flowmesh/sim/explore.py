@@ -1,7 +1,7 @@
-"""Every way a workload can be interrupted, tried in turn: the power fails at each operation, and again while the log
+"""Every way a workload can be interrupted, tried in turn: the power fails at each operation, and again while what ran
 recovers; each call of the disk fails in each way. What goes wrong comes back as values, in an order the seed fixes.
 
-What holds for a recovered log is the checker's to say.
+What holds for a recovered log or node is its checker's to say.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from flowmesh.base.errors import FlowMeshError
-from flowmesh.sim.checker import Expectations
 from flowmesh.sim.disk import CrashMode, PowerLost, SimDisk, TraceEntry
 from flowmesh.sim.faults import MUTATIONS, OPERATIONS
-from flowmesh.sim.workloads import WORKLOADS, Workload
-from flowmesh.sim.world import DIRECTORY, Stopped, World, derived
+from flowmesh.sim.scenario import Known, Scenario, SimulatedWorld, Stopped
+from flowmesh.sim.scenarios import SCENARIOS
+from flowmesh.sim.seeds import derived
 
 _BROKEN = (FlowMeshError, OSError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What code that went wrong may raise at us; a `PowerLost` is none of it."""
@@ -28,7 +28,7 @@ _WATCHED = 3
 """How many operations before a crash other readers come by; what they see before, a run that crashes earlier checks."""
 _UNWATCHED = 1 << 60
 
-_QUIET_CALLS_MAX = 200
+_QUIET_CALLS_MAX = 1000
 """How many calls of an operation that changes nothing are made to fail, at most; workloads make far fewer."""
 
 
@@ -46,7 +46,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is tried. The first level is always whole: every operation of the workload."""
+    """How much is tried."""
 
     random_outcomes: int = 1
     """Power cuts of mode `random` at each operation, beside one of each other mode."""
@@ -57,6 +57,9 @@ class Plan:
     faults: bool = True
     violations_max: int = 20
     """Enough to see what is wrong; then the exploration ends."""
+    stride: int = 1
+    """The power fails at every so many-th operation of the workload, and every so many-th call fails; the seed decides
+    where to begin, so that as many seeds try them all."""
 
 
 @dataclass(slots=True)
@@ -81,10 +84,10 @@ class _Enough(Exception):
 
 
 class _Outcome(NamedTuple):
-    """A disk after a crash, and what its log must hold."""
+    """A disk after a crash, and what must be on it."""
 
     disk: SimDisk
-    expected: Expectations
+    expected: Known
     machine_died: bool
     operation: int
     mode: str
@@ -105,14 +108,15 @@ class _Explorer:
         self.name = name
         self.seed = seed
         self.plan = plan
-        self.workload: Workload = WORKLOADS[name]
+        self.scenario: Scenario = SCENARIOS[name]
         self.result = Exploration(name, seed)
         self._digest = hashlib.sha256()
+        self._first = 1 + seed % self.plan.stride
 
     def run(self) -> Exploration:
         try:
             self._undisturbed()
-            for operation in range(1, self.result.operations + 1):
+            for operation in range(self._first, self.result.operations + 1, self.plan.stride):
                 self._crash_at(operation)
             if self.plan.faults:
                 for call, number, partial in _fault_kinds():
@@ -124,14 +128,14 @@ class _Explorer:
 
     # ---- the workload, whole or interrupted
 
-    def _play(self, disk_seed: int, prepare: Callable[[SimDisk], None], watch_from: int = 0) -> World:
-        """The workload on a new disk, until it ends, the power fails, or its log gives up."""
-        disk = SimDisk(disk_seed, capacity_bytes=self.workload.capacity_bytes)
+    def _play(self, disk_seed: int, prepare: Callable[[SimDisk], None], watch_from: int = 0) -> SimulatedWorld:
+        """The workload on a new disk, until it ends, the power fails, or what it works on gives up."""
+        disk = SimDisk(disk_seed, capacity_bytes=self.scenario.capacity_bytes)
         prepare(disk)
-        world = World(disk, self.workload.options, derived(self.seed, self.name, "data"), Expectations())
+        world = self.scenario.world(disk, derived(self.seed, self.name, "data"), None)
         world.watch_from = watch_from
         try:
-            self.workload.play(world)
+            self.scenario.play(world)
         except PowerLost:
             pass
         except Stopped:
@@ -157,7 +161,7 @@ class _Explorer:
         self._report(operation, "before the crash", world.problems)
         self._all_outcomes(world, operation, "crash")
 
-    def _all_outcomes(self, world: World, operation: int, what: str) -> None:
+    def _all_outcomes(self, world: SimulatedWorld, operation: int, what: str) -> None:
         seen: list[bytes] = []
         for number, mode in enumerate(crash_modes(self.plan)):
             disk = world.disk.crash(mode)
@@ -173,7 +177,7 @@ class _Explorer:
 
     def _fail_each(self, operation: str, number: int, partial: bool) -> None:
         """The workload once for every call of `operation`, which then fails; until there is no such call any more."""
-        for nth in range(1, _QUIET_CALLS_MAX):
+        for nth in range(self._first, _QUIET_CALLS_MAX, self.plan.stride):
             kind = f"{errno.errorcode[number]} on {operation} {nth}{', partly done' if partial else ''}"
 
             def prepare(disk: SimDisk, nth: int = nth) -> None:
@@ -184,7 +188,7 @@ class _Explorer:
                 return
             self.result.fault_points += 1
             self._report(0, kind, world.problems)
-            for mode in _modes_after_fault(world.disk, operation, nth):
+            for mode in _modes_after_fault(world.disk, operation, nth, self.scenario.is_log):
                 disk = world.disk.crash(mode)
                 disk.heal()
                 self._recover(_Outcome(disk, world.expected.copy(), mode != "keep_all", 0, f"{kind}, {mode}"))
@@ -192,7 +196,7 @@ class _Explorer:
     # ---- what comes after
 
     def _crash_in_recovery(self, outcome: _Outcome, number: int) -> None:
-        """The power fails again before the log is open: at some or all of the operations that opening it takes."""
+        """The power fails again before it is open: at some or all of the operations that opening takes."""
         dry = self._world(outcome._replace(expected=outcome.expected.copy()), _twin(outcome.disk))
         try:
             dry.open()
@@ -215,18 +219,20 @@ class _Explorer:
                 self._recover(_Outcome(disk.crash(mode), expected, died, outcome.operation, label))
 
     def _recover(self, outcome: _Outcome) -> None:
-        """Opens, checks, appends, rolls; then the power goes once more, and what was promised since must be there."""
+        """Opens, checks, uses; then the power goes once more, and what was promised since must be there."""
         self.result.recoveries += 1
         outcome.disk.set_capacity(None)
         world = self._world(outcome, outcome.disk)
-        problems = self._attempt(world, "recovery", outcome.machine_died, _open_and_append)
+        problems = self._attempt(world, "recovery", outcome.machine_died, _open_and_use)
         if not problems:
             mode: CrashMode = "lose_all" if self.result.recoveries % 2 else "random"
             world = self._world(outcome._replace(expected=world.expected), world.disk.crash(mode))
             problems = self._attempt(world, f"{mode} after the recovery", True, _open_and_check)
         self._report(outcome.operation, outcome.mode, problems)
 
-    def _attempt(self, world: World, step: str, machine_died: bool, action: Callable[[World, bool], None]) -> list[str]:
+    def _attempt(
+        self, world: SimulatedWorld, step: str, machine_died: bool, action: Callable[[SimulatedWorld, bool], None]
+    ) -> list[str]:
         try:
             action(world, machine_died)
         except (Stopped, *_BROKEN) as error:
@@ -235,9 +241,9 @@ class _Explorer:
         self._note(world.disk)
         return [f"{step}: {problem}" for problem in world.problems]
 
-    def _world(self, outcome: _Outcome, disk: SimDisk) -> World:
+    def _world(self, outcome: _Outcome, disk: SimDisk) -> SimulatedWorld:
         data_seed = derived(self.seed, self.name, outcome.operation, outcome.mode)
-        world = World(disk, self.workload.options, data_seed, outcome.expected)
+        world = self.scenario.world(disk, data_seed, outcome.expected)
         world.watch_from = _UNWATCHED
         return world
 
@@ -254,16 +260,14 @@ class _Explorer:
                 raise _Enough
 
 
-def _open_and_check(world: World, machine_died: bool) -> None:
+def _open_and_check(world: SimulatedWorld, machine_died: bool) -> None:
     world.open()
     world.check(machine_died=machine_died)
 
 
-def _open_and_append(world: World, machine_died: bool) -> None:
+def _open_and_use(world: SimulatedWorld, machine_died: bool) -> None:
     _open_and_check(world, machine_died)
-    world.append()
-    world.roll()
-    world.append()
+    world.use()
 
 
 def _leave_alone(_disk: SimDisk) -> None:
@@ -284,16 +288,16 @@ def _calls(disk: SimDisk, operation: str) -> list[TraceEntry]:
     return [entry for entry in disk.trace if entry[0] == operation]
 
 
-def _modes_after_fault(disk: SimDisk, operation: str, nth: int) -> list[CrashMode]:
+def _modes_after_fault(disk: SimDisk, operation: str, nth: int, is_log: Callable[[str], bool]) -> list[CrashMode]:
     """A new process on the same machine, and a power cut.
 
-    Not the former when the fsync that failed was to keep the log's directory itself: a name that an fsync has given up
-    is made durable only by making it anew, and directories are not made anew.
+    Not the former when the fsync that failed was to keep a directory above those of the logs: a name that an fsync has
+    given up is made durable only by making it anew, and directories are not made anew.
     """
     if operation not in MUTATIONS:
         return ["keep_all"]
     calls = _calls(disk, operation)
-    if operation == "sync_directory" and len(calls) >= nth and calls[nth - 1][1] != DIRECTORY:
+    if operation == "sync_directory" and len(calls) >= nth and not is_log(str(calls[nth - 1][1])):
         return ["random", "lose_all"]
     return ["keep_all", "random" if nth % 2 else "lose_all"]
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import click
 
 from flowmesh.sim.explore import Exploration, Plan, Violation, explore
-from flowmesh.sim.workloads import WORKLOADS
+from flowmesh.sim.scenarios import SCENARIOS
 
 _TOLD_MAX = 20
 """Violations that are printed; the rest are counted."""
 
-_HELP = """Cut the power, fail the disk, and see whether the log keeps its promises.
+_HELP = """Cut the power, fail the disk, and see whether the log and the node keep their promises.
 
-Runs the log on a simulated disk. Each workload is interrupted at every one of its disk operations: by a power cut (all
-that was not synced is lost, or kept, or torn and reordered at random), by kill -9, and by EIO or ENOSPC from each call
-in turn. After each the log is opened, checked against what was acknowledged, appended to, and crashed once more; the
-power also fails while it recovers.
+Runs the log, or a whole node with its catalog, streams and tokens, on a simulated disk. Each workload is interrupted at
+every one of its disk operations: by a power cut (all that was not synced is lost, or kept, or torn and reordered at
+random), by kill -9, and by EIO or ENOSPC from each call in turn. After each it is started anew, checked against what
+was acknowledged, used, and crashed once more; the power also fails while it recovers.
 
 A seed fixes everything. The same seed replays the same run, operation by operation, on any machine.
 
@@ -28,6 +29,7 @@ Examples:
   flowmesh-sim --seed 1 --runs 100                  seeds 1 to 100
   flowmesh-sim --seed 7 --workload rolls --trace    one workload, and the disk operations it makes
   flowmesh-sim --seed 7 --thorough                  more outcomes, and every operation of every recovery
+  flowmesh-sim --runs 50 --stride 10                many seeds, every tenth operation of each
 
 \b
 Workloads:
@@ -35,22 +37,24 @@ Workloads:
 
 
 def _help() -> str:
-    width = max(map(len, WORKLOADS))
-    return _HELP + "\n".join(f"  {name:{width}}  {workload.about}" for name, workload in WORKLOADS.items())
+    width = max(map(len, SCENARIOS))
+    return _HELP + "\n".join(f"  {name:{width}}  {scenario.about}" for name, scenario in SCENARIOS.items())
 
 
 @click.command(help=_help(), epilog="Exits with 0 when every promise was kept, and with 1 when one was broken.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="How many seeds, one by one.")
 @click.option(
-    "--workload", "names", type=click.Choice(list(WORKLOADS)), multiple=True, help="Only this; may be repeated."
+    "--workload", "names", type=click.Choice(list(SCENARIOS)), multiple=True, help="Only this; may be repeated."
 )
 @click.option("--trace", is_flag=True, help="Print every disk operation of the undisturbed run.")
 @click.option("--thorough", is_flag=True, help="Crash at every operation of each recovery, not at a few.")
-def main(seed: int, runs: int, names: tuple[str, ...], trace: bool, thorough: bool) -> None:
+@click.option("--stride", type=click.IntRange(min=1), default=1, show_default=True, help="Only every so many-th crash.")
+def main(seed: int, runs: int, names: tuple[str, ...], trace: bool, thorough: bool, stride: int) -> None:
     plan = Plan(random_outcomes=4, second_crashes_max=1000, second_outcomes=3) if thorough else Plan()
+    plan = replace(plan, stride=stride)
     results = []
-    for result in _explorations(range(seed, seed + runs), names or tuple(WORKLOADS), plan):
+    for result in _explorations(range(seed, seed + runs), names or tuple(SCENARIOS), plan):
         results.append(result)
         click.echo(_line(result))
         if trace:
@@ -59,7 +63,7 @@ def main(seed: int, runs: int, names: tuple[str, ...], trace: bool, thorough: bo
     violations = [violation for result in results for violation in result.violations]
     click.echo(_summary(results, violations, runs))
     for violation in violations[:_TOLD_MAX]:
-        click.echo(f"\nVIOLATION {violation.describe()}\n  replay: {_command(violation, thorough)}")
+        click.echo(f"\nVIOLATION {violation.describe()}\n  replay: {_command(violation, plan, thorough)}")
     sys.exit(1 if violations else 0)
 
 
@@ -75,7 +79,7 @@ def _line(result: Exploration) -> str:
         f"{result.operations:4} operations {result.crash_points:5} crash points {result.fault_points:4} faults"
         f" {result.recoveries:6} recoveries"
     )
-    return f"seed {result.seed}  {result.workload:<12} {counts}  {result.digest[:16]}  {verdict}"
+    return f"seed {result.seed}  {result.workload:<14} {counts}  {result.digest[:16]}  {verdict}"
 
 
 def _summary(results: list[Exploration], violations: list[Violation], runs: int) -> str:
@@ -97,8 +101,9 @@ def _summary(results: list[Exploration], violations: list[Violation], runs: int)
     return "\n".join(lines)
 
 
-def _command(violation: Violation, thorough: bool) -> str:
-    return f"flowmesh-sim --seed {violation.seed} --workload {violation.workload}{' --thorough' if thorough else ''}"
+def _command(violation: Violation, plan: Plan, thorough: bool) -> str:
+    options = [" --thorough"] * thorough + [f" --stride {plan.stride}"] * (plan.stride > 1)
+    return f"flowmesh-sim --seed {violation.seed} --workload {violation.workload}{''.join(options)}"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,10 @@ from flowmesh.base.limits import KIB, SEGMENT_BYTES_MIN
 from flowmesh.format.batch import Batch, Codec
 from flowmesh.log.options import LogOptions
 from flowmesh.log.retention import Retention
-from flowmesh.sim.world import Stopped, World
+from flowmesh.sim.checker import Expectations
+from flowmesh.sim.disk import SimDisk
+from flowmesh.sim.scenario import Known, Scenario, SimulatedWorld, Stopped
+from flowmesh.sim.world import DIRECTORY, World
 
 INTERVAL = Durability(Policy.INTERVAL, 100)
 KEEP_NOTHING = Retention(size_bytes=0)
@@ -27,6 +30,19 @@ class Workload(NamedTuple):
     about: str
     options: LogOptions = TO_THE_LAST_BYTE
     capacity_bytes: int | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        def world(disk: SimDisk, seed: int, known: Known | None) -> SimulatedWorld:
+            expected = known if known is not None else Expectations()
+            assert isinstance(expected, Expectations)
+            return World(disk, self.options, seed, expected)
+
+        def play(world: SimulatedWorld) -> None:
+            assert isinstance(world, World)
+            self.play(world)
+
+        return Scenario(self.about, world, play, lambda path: path == DIRECTORY, self.capacity_bytes)
 
 
 def _append(world: World) -> None:

@@ -5,7 +5,6 @@ Knows no workload and injects no fault; a power cut passes through it, a log tha
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,21 +23,13 @@ from flowmesh.log.verify import verify_log
 from flowmesh.sim.checker import TAG_BYTES, Expectations, Row
 from flowmesh.sim.clock import START_WALL_NS, SimClock
 from flowmesh.sim.disk import SimDisk
+from flowmesh.sim.scenario import Stopped
 from flowmesh.sim.writer import SimWriter
 
 DIRECTORY = "/data/log"
 IDENTITY = ChainIdentity(b"simulate", "simulated", START_WALL_NS)
 TICK_NS = 1_000
 """Each reading of the clock is later than the one before, so that no two timestamps hide a mix-up."""
-
-
-class Stopped(Exception):
-    """The log takes nothing more until it is opened anew, or could not be opened."""
-
-
-def derived(*parts: str | int) -> int:
-    """A seed out of names and numbers, the same in every process."""
-    return int.from_bytes(hashlib.sha256("/".join(map(str, parts)).encode()).digest()[:8], "big")
 
 
 class World:
@@ -138,6 +129,11 @@ class World:
         if self._attempt(lambda: log.trim(retention)):
             self.problems += self.expected.trimmed(log.view.start_offset)
         self.look()
+
+    def use(self) -> None:
+        self.append()
+        self.roll()
+        self.append()
 
     def close(self) -> None:
         self._attempt(self.log.close)
