@@ -13,12 +13,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from flowmesh.base.errors import CorruptData, OffsetOutOfRange
-from flowmesh.base.limits import MIB
+from flowmesh.base.limits import INDEX_INTERVAL_BYTES, MIB, SPLIT_BYTES_MAX, SPLIT_BYTES_MIN
 from flowmesh.spark.errors import data_lost
 from flowmesh.spark.fetching import stored_blocks
 from flowmesh.spark.location import Location, Range, StreamAsking, StreamFacts
 from flowmesh.spark.reading import record_batches
 
+PIECE_BYTES_MIN, PIECE_BYTES_MAX = 16 * MIB, 128 * MIB
+"""How large the pieces of a batch are made, where no option says it."""
 PACK_BYTES = 4 * MIB
 """Small pieces share a task up to this size: a task costs more than reading a megabyte."""
 
@@ -123,6 +125,21 @@ class ReadPlan(NamedTuple):
                 packed = []
             packed.append(piece)
         return [*found, PieceTask(packed)] if packed else found
+
+
+def even_split_bytes(facts: StreamFacts, wanted: Sequence[Range], cores: int) -> int:
+    """Pieces of one size, few because a task costs as much as reading megabytes, yet enough for all cores."""
+    logs = {each.partition: each for each in facts.partitions}
+    sizes = [
+        log.size_bytes * (each.end - each.start) // max(log.end - log.start, 1)
+        for each in wanted
+        if (log := logs.get(each.partition)) is not None
+    ]
+    bound = min(max(sum(sizes) // cores, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
+    largest = max(sizes, default=0)
+    # A little more than an even share, because pieces end where the index has a mark.
+    share = largest // max(-(-largest // bound), 1)
+    return min(max(share + share // 32 + 2 * INDEX_INTERVAL_BYTES, SPLIT_BYTES_MIN), SPLIT_BYTES_MAX)
 
 
 def plan(
