@@ -232,6 +232,7 @@ def test_a_log_that_fails_keeps_no_other_from_being_closed(world: World) -> None
     with pytest.raises(StorageFailed):
         world.node.close()
     assert values_of(world.open(), BILLS) == [b"x"]
+    assert world.node.damaged == {}, "the log that failed was let go of"
 
 
 def test_retention_is_applied_stream_by_stream(world: World) -> None:

@@ -53,9 +53,11 @@ class CatalogPartition:
         return decision.reply
 
     def close(self) -> None:
-        if self.appender.failure is None:
-            self.appender.sync()
-            state, version = self.machine.snapshot(), self.machine.state_version
-            with suppress(OSError):  # the log can tell it all again
-                snapshots.save(self._disk, self.appender.directory, self.appender.view, version, state)
-        self.appender.close()
+        try:
+            if self.appender.failure is None:
+                self.appender.sync()
+                state, version = self.machine.snapshot(), self.machine.state_version
+                with suppress(OSError):  # the log can tell it all again
+                    snapshots.save(self._disk, self.appender.directory, self.appender.view, version, state)
+        finally:
+            self.appender.close()

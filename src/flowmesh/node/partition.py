@@ -152,10 +152,12 @@ class StreamPartition:
         return count
 
     def close(self) -> None:
-        if self.failure is None:
-            self.appender.sync()
-            self.snapshot()
-        self.appender.close()
+        try:
+            if self.failure is None:
+                self.appender.sync()
+                self.snapshot()
+        finally:
+            self.appender.close()
 
     def discard(self) -> None:
         """Closes a log that is deleted, whatever state it is in, and keeps none of its files open."""
