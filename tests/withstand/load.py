@@ -145,6 +145,8 @@ def fresh(chance: random.Random) -> bytes:
 
 
 def _settle(shipment: Shipment, receipt: asyncio.Future[PartitionAppend]) -> None:
+    if receipt.exception() is not None:  # the producer tells of it, and ends its task
+        return
     placed = receipt.result()
     assert placed.partition == shipment.partition
     assert placed.end_offset - placed.base_offset == len(shipment.values)

@@ -65,6 +65,9 @@ REQUEST_RECORDS_MAX = 1_000_000
 RECORD_BYTES_MAX = 16 * MIB
 HEADER_NAME_BYTES_MAX = 1_024
 CONNECTIONS_MAX = 12_000
+"""On one wire."""
+CONNECTIONS_SHARE = 5 / 8
+"""Of the files that a node may have open: the most that go to connections of all wires; the rest is for its logs."""
 IN_FLIGHT_PER_CONNECTION_MAX = 10_000
 READ_WAIT_MS_MAX = 60_000
 READ_RECORDS_MAX = 1_000_000

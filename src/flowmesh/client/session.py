@@ -11,7 +11,7 @@ import msgspec
 from flowmesh.base.buffers import Buffer
 from flowmesh.base.errors import Closed, FlowMeshError, TimedOut, Unavailable
 from flowmesh.client.address import NodeAddress
-from flowmesh.client.link import Link, LinkLost, OnPush
+from flowmesh.client.link import Link, OnPush
 from flowmesh.format.frame import Frame, FrameKind
 from flowmesh.operations.messages import Reply, Request
 from flowmesh.operations.table import BY_NAME
@@ -71,7 +71,7 @@ class Session:
                     return self._link
                 try:
                     link = await Link.open(self.address, self._token)
-                except (Unavailable, LinkLost) as error:
+                except (Unavailable, TimedOut) as error:  # nothing was asked yet, so there is nothing to be unsure of
                     self._trouble = error.message
                     await self._pauses.pause()
                     continue

@@ -5,6 +5,10 @@ from __future__ import annotations
 import resource
 
 
+def descriptor_limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def raise_descriptor_limit() -> int:
     """Lets the process open as many files as the system allows it; returns how many that are."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -72,7 +72,11 @@ class FrameConnection(asyncio.Protocol):
         self._targets = Targets(self.context.service, self.context.admission, self.peer)
         self.context.connections.add(self)
         self.context.observer.connections(WIRE, 1)
-        if len(self.context.connections) > self.context.connections_max:
+        has_room = self.context.room.enter()
+        if self.context.room.is_crowded:
+            self._ended = True
+            self._transport.abort()
+        elif not has_room or len(self.context.connections) > self.context.connections_max:
             self.end(TooManyRequests("this node holds as many connections as it may.", hint="Try again later."))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -80,6 +84,7 @@ class FrameConnection(asyncio.Protocol):
         self._ended = True
         self.context.connections.discard(self)
         self.context.observer.connections(WIRE, -1)
+        self.context.room.leave()
         self.context.unfinished_bytes -= self._decoder.held_bytes
         self._backlog.clear()
         self.writable.set()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from flowmesh.api.admission import Admission, Principal
 from flowmesh.api.observer import Observer
+from flowmesh.api.room import ConnectionRoom
 from flowmesh.api.service import Service
 from flowmesh.base import limits
 from flowmesh.base.errors import FlowMeshError, Internal, Unavailable
@@ -36,10 +37,11 @@ class Watched(Protocol):
 
 
 class WireContext:
-    def __init__(self, service: Service, admission: Admission, observer: Observer) -> None:
+    def __init__(self, service: Service, admission: Admission, observer: Observer, room: ConnectionRoom) -> None:
         self.service = service
         self.admission = admission
         self.observer = observer
+        self.room = room
         self.connections: set[Watched] = set()
         self.unfinished_bytes = 0
         """Held by all connections together of frames that are not whole yet."""

@@ -10,16 +10,20 @@ from flowmesh.api.admission import Admission
 from flowmesh.api.frames.connection import FrameConnection
 from flowmesh.api.frames.context import Watched, WireContext
 from flowmesh.api.observer import Observer
+from flowmesh.api.room import ConnectionRoom
 from flowmesh.api.service import Service
 from flowmesh.base.errors import FlowMeshError, TimedOut
+from flowmesh.host.descriptors import descriptor_limit
 
 _WATCH_S = 1.0
 _BACKLOG = 1024
 
 
 class FrameServer:
-    def __init__(self, service: Service, admission: Admission, observer: Observer) -> None:
-        self.context = WireContext(service, admission, observer)
+    def __init__(
+        self, service: Service, admission: Admission, observer: Observer, room: ConnectionRoom | None = None
+    ) -> None:
+        self.context = WireContext(service, admission, observer, room or ConnectionRoom(descriptor_limit()))
         self.port = 0
         """The real one, once it listens."""
         self._server: asyncio.Server
@@ -33,7 +37,7 @@ class FrameServer:
             host,
             port,
             ssl=ssl_context,
-            backlog=_BACKLOG,
+            backlog=self.context.room.backlog(_BACKLOG),
             ssl_handshake_timeout=handshake_s,
         )
         self.port = self._server.sockets[0].getsockname()[1]

@@ -21,15 +21,19 @@ from flowmesh.api.http.bounds import (
 )
 from flowmesh.api.http.problems import BodyTooSlow, HeadTooLarge
 from flowmesh.api.observer import Observer
+from flowmesh.api.room import ConnectionRoom
 from flowmesh.base.errors import BadRequest, FlowMeshError, Unavailable
 
 
 class HttpConnection(HttpToolsProtocol):
     """At most one timer runs for what the client has to send, and one for what it has to read."""
 
-    def __init__(self, config: Config, state: ServerState, observer: Observer, connections_max: int) -> None:
+    def __init__(
+        self, config: Config, state: ServerState, observer: Observer, room: ConnectionRoom, connections_max: int
+    ) -> None:
         super().__init__(config, state, {})
         self._observer = observer
+        self._room = room
         self._connections_max = connections_max
         self._in_head = False
         self._heads = 0
@@ -45,13 +49,18 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvloop has its own
         super().connection_made(transport)
         self._observer.connections("http", 1)
-        if len(self.connections) > self._connections_max:
-            self._end(Unavailable(f"this node has {self._connections_max} connections and takes no more."))
+        has_room = self._room.enter()
+        if self._room.is_crowded:
+            transport.abort()
+            return
+        if not has_room or len(self.connections) > self._connections_max:
+            self._end(Unavailable("this node holds as many connections as it may.", hint="Try again later."))
             return
         self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._observer.connections("http", -1)
+        self._room.leave()
         self._disarm()
         if self._stalled is not None:
             self._stalled.cancel()

@@ -15,8 +15,10 @@ from flowmesh.api.http.application import Application
 from flowmesh.api.http.bounds import DATE_INTERVAL_S, IDLE_TIMEOUT_S
 from flowmesh.api.http.connection import HttpConnection
 from flowmesh.api.observer import Observer
+from flowmesh.api.room import ConnectionRoom
 from flowmesh.api.service import Service
 from flowmesh.base.limits import CONNECTIONS_MAX
+from flowmesh.host.descriptors import descriptor_limit
 
 BACKLOG = 2_048
 
@@ -24,10 +26,13 @@ BACKLOG = 2_048
 class HttpServer:
     """Start it on a running loop. Signals, threads and the node belong to whoever made it."""
 
-    def __init__(self, service: Service, admission: Admission, observer: Observer) -> None:
+    def __init__(
+        self, service: Service, admission: Admission, observer: Observer, room: ConnectionRoom | None = None
+    ) -> None:
         self.port = 0
         self._observer = observer
         self._connections_max = CONNECTIONS_MAX
+        self._room = room or ConnectionRoom(descriptor_limit())
         self._application = Application(service, admission, observer)
         self._state = ServerState()
         self._config = Config(
@@ -47,11 +52,13 @@ class HttpServer:
     async def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> None:
         loop = asyncio.get_running_loop()
         self._keep_date(loop)
-        self._listening = await loop.create_server(self._connection, host, port, ssl=ssl_context, backlog=BACKLOG)
+        self._listening = await loop.create_server(
+            self._connection, host, port, ssl=ssl_context, backlog=self._room.backlog(BACKLOG)
+        )
         self.port = self._listening.sockets[0].getsockname()[1]
 
     def _connection(self) -> HttpConnection:
-        return HttpConnection(self._config, self._state, self._observer, self._connections_max)
+        return HttpConnection(self._config, self._state, self._observer, self._room, self._connections_max)
 
     def _keep_date(self, loop: asyncio.AbstractEventLoop) -> None:
         self._state.default_headers = [(b"date", formatdate(time.time(), usegmt=True).encode())]
