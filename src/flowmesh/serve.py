@@ -17,9 +17,11 @@ from flowmesh.api.admission import Admission
 from flowmesh.api.frames.server import FrameServer
 from flowmesh.api.http.server import HttpServer
 from flowmesh.api.observer import Observer
+from flowmesh.api.room import ConnectionRoom
 from flowmesh.api.service import Service
 from flowmesh.base.errors import BadRequest, FlowMeshError, Unavailable
 from flowmesh.host.clock import RealClock
+from flowmesh.host.descriptors import descriptor_limit
 from flowmesh.host.disk import RealDisk
 from flowmesh.host.entropy import RealEntropy
 from flowmesh.host.secrets import write_secret
@@ -68,8 +70,9 @@ class RunningNode:
             self.service = Service(self.node, self.writer, self.readers, self.clock)
             self.service.audit = audit.changed
             self.admission = Admission(self.node.catalog.machine, self.clock, audit.denied)
-            self.http = HttpServer(self.service, self.admission, self.observer)
-            self.frames = FrameServer(self.service, self.admission, self.observer)
+            room = ConnectionRoom(descriptor_limit())
+            self.http = HttpServer(self.service, self.admission, self.observer, room)
+            self.frames = FrameServer(self.service, self.admission, self.observer, room)
             started.push_async_callback(self._stop_wires)
             await self._listen("http", self.http, self.settings.http_port, context)
             await self._listen("frames", self.frames, self.settings.frames_port, context)
