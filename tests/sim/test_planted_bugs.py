@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import pytest
 
@@ -25,40 +25,13 @@ from flowmesh.log.retention import Retention
 from flowmesh.log.verify import verify_log
 from flowmesh.sim.checker import Expectations
 from flowmesh.sim.disk import PowerLost, SimDisk
-from flowmesh.sim.explore import Plan, explore
+from flowmesh.sim.explore import Plan
 from flowmesh.sim.workloads import WORKLOADS
 from flowmesh.sim.world import DIRECTORY, World
+from tests.sim.planting import Bug, NoDirectorySync, Patch, explored, require_caught
 
-Patch = pytest.MonkeyPatch
-Plant = Callable[[Patch], None]
-SEEDS = (1, 2, 3)
 POWER_CUTS = Plan(random_outcomes=25, second_crashes_max=0, faults=False, violations_max=1)
 """For what only a rare order of writes on the medium brings to light."""
-
-
-class Bug(NamedTuple):
-    what: str
-    plant: Plant
-    piece: str
-    """A workload to explore, or one of PIECES."""
-    sign: str
-    """What the finding must say, so that a bug is not caught by accident."""
-    plan: Plan = Plan(violations_max=6)
-
-
-class _Through:
-    """A disk that passes everything on, but for what a subclass takes away."""
-
-    def __init__(self, disk: Any) -> None:
-        self._disk = disk
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._disk, name)
-
-
-class _NoDirectorySync(_Through):
-    def sync_directory(self, path: str) -> None:
-        """Forgotten."""
 
 
 # --- the bugs
@@ -71,7 +44,7 @@ def ack_before_fsync(patch: Patch) -> None:
 def new_segment_without_directory_fsync(patch: Patch) -> None:
     for module in (appender, open_log):
         made = module.create_segment
-        patch.setattr(module, "create_segment", lambda disk, *rest, made=made: made(_NoDirectorySync(disk), *rest))
+        patch.setattr(module, "create_segment", lambda disk, *rest, made=made: made(NoDirectorySync(disk), *rest))
 
 
 def new_directory_without_fsync_of_its_parent(patch: Patch) -> None:
@@ -292,15 +265,6 @@ BUGS = (
 # --- the pieces that catch them
 
 
-def explored(workload: str, plan: Plan) -> list[str]:
-    """The exploration itself, until it has found something."""
-    for seed in SEEDS:
-        result = explore(workload, seed, plan)
-        if result.violations:
-            return [violation.what for violation in result.violations]
-    return []
-
-
 def filled(count: int, size: int) -> World:
     world = World(SimDisk(1), LogOptions(tail_cache_bytes=0), 1, Expectations())
     world.open()
@@ -384,9 +348,7 @@ def findings(piece: str, plan: Plan) -> list[str]:
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.what.replace(" ", "-"))
 def test_a_planted_bug_is_caught(bug: Bug, monkeypatch: Patch) -> None:
     bug.plant(monkeypatch)
-    found = findings(bug.piece, bug.plan)
-    assert found, f"{bug.what}: nothing noticed"
-    assert any(bug.sign in what for what in found), found
+    require_caught(bug, findings(bug.piece, bug.plan))
 
 
 @pytest.mark.parametrize("piece", PIECES)

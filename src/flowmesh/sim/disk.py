@@ -224,8 +224,8 @@ class SimDisk:
         return self._medium.faults.waiting
 
     @property
-    def faults_struck(self) -> int:
-        """How many calls have failed because they were ordered to."""
+    def faults_struck(self) -> list[str]:
+        """The paths of the calls that have failed because they were ordered to, in order."""
         return self._medium.faults.struck
 
     @property

@@ -26,8 +26,8 @@ class Fault:
 class Faults:
     def __init__(self) -> None:
         self._faults: list[Fault] = []
-        self.struck = 0
-        """How many calls they have made to fail."""
+        self.struck: list[str] = []
+        """The paths of the calls that they have made to fail."""
 
     def add(self, operation: str, *, nth: int, times: int, error: int, partial: bool, path: str) -> None:
         # A fault that can never strike would make a test that cannot fail.
@@ -49,7 +49,8 @@ class Faults:
             elif struck is None and fault.times:
                 fault.times -= 1
                 struck = fault
-        self.struck += struck is not None
+        if struck is not None:
+            self.struck.append(path)
         return struck
 
     @property

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from flowmesh.base.errors import DiskFull, FlowMeshError
 from flowmesh.catalog.model import StreamKey
 from flowmesh.log.commit import Committed, sync_one_by_one
+from flowmesh.node import paths
 from flowmesh.node.node import Node
 from flowmesh.node.partition import StreamPartition
 from flowmesh.sim.clock import START_WALL_NS, SimClock
@@ -55,7 +56,7 @@ class NodeMachine:
         """Unused: a node has no readers beside itself."""
         self.may_be_full = disk.capacity_bytes is not None
         self._seed = data_seed
-        self._struck_at_start = self._struck_before = disk.faults_struck
+        self._struck_at_start = self._struck_before = len(disk.faults_struck)
         self._node: Node | None = None
         self._writer = SimWriter(self._sync_files)
 
@@ -69,7 +70,7 @@ class NodeMachine:
         # A machine that comes back may have a clock that is behind.
         clock = SimClock(START_WALL_NS + self.chance.choice((-1, 1)) * 3_600_000_000_000, tick_ns=TICK_NS)
         entropy = SimEntropy(derived(self._seed, "entropy", self.expected.lives))
-        self._struck_at_start = self.disk.faults_struck
+        self._struck_at_start = len(self.disk.faults_struck)
         try:
             self._node = Node.open(self.disk, clock, entropy, DATA, self.expected.first_tokens.append, 0)
         except (OSError, FlowMeshError) as error:
@@ -113,7 +114,7 @@ class NodeMachine:
 
     def check(self, *, machine_died: bool) -> None:
         self.problems += self.expected.check(
-            self.node, self.disk, machine_died=machine_died, faulty=self._has_faults_since_the_start
+            self.node, self.disk, machine_died=machine_died, faulty=self._struck_since(self._struck_at_start)
         )
 
     def _sync_files(self, logs: Sequence[Committed]) -> None:
@@ -130,7 +131,7 @@ class NodeMachine:
         opened = self.node.streams.get(key)
         if opened is not None and opened.partitions[partition].failure is None:
             return True
-        if not self._has_faults_since_the_start:
+        if not self._struck_since(self._struck_at_start, key):
             self.problems.append(f"{'/'.join(key)} is out of use, and nothing failed")
         return False
 
@@ -153,20 +154,23 @@ class NodeMachine:
 
     def begin(self) -> None:
         """Something is asked of the node: what strikes from here on may be the reason if it fails."""
-        self._struck_before = self.disk.faults_struck
+        self._struck_before = len(self.disk.faults_struck)
 
-    def note_failure(self, what: str, error: FlowMeshError, *, had_failed: bool = False) -> None:
-        """`had_failed`: the log that it needs was out of use before."""
-        if not self.is_excused(error, had_failed=had_failed):
+    def note_failure(
+        self, what: str, error: FlowMeshError, key: StreamKey | None = None, *, had_failed: bool = False
+    ) -> None:
+        """`key`: only what struck this stream excuses it. `had_failed`: the log that it needs was out of use before."""
+        if not self.is_excused(error, key, had_failed=had_failed):
             self.problems.append(f"{what} failed, and nothing was wrong: {error}")
 
-    def is_excused(self, answer: object, *, had_failed: bool = False) -> bool:
+    def is_excused(self, answer: object, key: StreamKey | None = None, *, had_failed: bool = False) -> bool:
         if not isinstance(answer, FlowMeshError):
             return False
-        full = self.may_be_full and isinstance(answer, DiskFull)
-        struck = self.disk.faults_struck > self._struck_before
-        return full or struck or (had_failed and self._has_faults_since_the_start)
+        if self.may_be_full and isinstance(answer, DiskFull):
+            return True
+        return self._struck_since(self._struck_at_start if had_failed else self._struck_before, key)
 
-    @property
-    def _has_faults_since_the_start(self) -> bool:
-        return self.disk.faults_struck > self._struck_at_start
+    def _struck_since(self, count: int, key: StreamKey | None = None) -> bool:
+        """Whether a call failed because it was ordered to; with a `key`: one in the directory of that stream."""
+        below = "" if key is None else f"{DATA}/{paths.resource_directory(paths.STREAMS, '/'.join(key))}"
+        return any(path.startswith(below) for path in self.disk.faults_struck[count:])

@@ -240,10 +240,10 @@ class NodeWorld(NodeMachine):
         what = f"{append.part.describe()} batch {append.number}"
         log, first = self.known(append.part).log, results[0]
         if append.fenced:
-            if not isinstance(first, ProducerFenced) and not self.is_excused(first):
+            if not isinstance(first, ProducerFenced) and not self.is_excused(first, append.part.key):
                 self.problems.append(f"{what}: a producer of an epoch that is over was answered {first!r}")
         elif isinstance(first, FlowMeshError):
-            self.note_failure(what, first)
+            self.note_failure(what, first, append.part.key)
             if not append.repeats:
                 log.refused(append.number, first)
         elif append.repeats:
