@@ -5,12 +5,16 @@ import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import flowmesh
 from flowmesh.base import errors
 from flowmesh.client import Client
 from flowmesh.client.address import parse_address
+from flowmesh.format import frame
+from flowmesh.format.frame import FrameDecoder, FrameKind
+from flowmesh.operations.frames import Welcome, error_header
 from flowmesh.operations.messages import ReadRecords
 from flowmesh.testing import NodeProcess
 
@@ -123,6 +127,30 @@ def test_a_long_poll_that_outlasts_its_time_is_timed_out(node: NodeProcess) -> N
         assert await stream.read(0, wait_ms=10) == []
 
     with_client(node, work)
+
+
+def test_a_node_that_was_too_busy_for_a_hello_is_asked_again() -> None:
+    """Nothing was asked on that connection yet, so there is nothing whose outcome could be unknown."""
+    late = frame.encode(FrameKind.ERROR, 0, 0, error_header(errors.TimedOut("no hello came in time.")))
+    welcome = msgspec.msgpack.encode(Welcome("n", "v", 1, 1000, 10, 60_000))
+    served = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(asyncio.current_task())
+        (hello,) = FrameDecoder().feed(await reader.read(10_000))
+        writer.write(late if len(served) == 1 else frame.encode(FrameKind.REPLY, 0, hello.correlation, welcome))
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+
+    async def run() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as busy:
+            port = busy.sockets[0].getsockname()[1]
+            async with flowmesh.connect(f"flowmesh://127.0.0.1:{port}", token="a.b"):
+                assert len(served) == 2
+            await asyncio.gather(*(task for task in served if task is not None))
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(
