@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -133,10 +134,10 @@ def kill_over_and_over(
     return killed
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_what_a_killed_node_acknowledged_is_where_it_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     seed = int(os.environ.get("NODE_KILL_SEED", "20261119"))
-    killed = kill_over_and_over(tmp_path, seed, CYCLES, 240, capfd)
+    killed = kill_over_and_over(tmp_path, seed, CYCLES, math.inf, capfd)
     assert killed.cycles == CYCLES
     for load in killed.loads:
         assert load.ledger.acknowledged > 0
