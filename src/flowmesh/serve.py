@@ -20,6 +20,7 @@ from flowmesh.api.observer import Observer
 from flowmesh.api.room import ConnectionRoom
 from flowmesh.api.service import Service
 from flowmesh.base.errors import BadRequest, FlowMeshError, Unavailable
+from flowmesh.host.archiving import ArchiveSchedule, hold_unarchived
 from flowmesh.host.clock import RealClock
 from flowmesh.host.descriptors import descriptor_limit
 from flowmesh.host.disk import RealDisk
@@ -78,6 +79,8 @@ class RunningNode:
             await self._listen("frames", self.frames, self.settings.frames_port, context)
             self._stopping = started.pop_all()
         self._upkeep = [asyncio.create_task(self._apply_retention())]
+        if self.settings.archive_location is not None:
+            self._upkeep.append(asyncio.create_task(self._schedule().run()))
         if metrics is not None:
             metrics.node = NodeReader(self.node, self.writer, self.clock, asyncio.get_running_loop())
             self._upkeep.append(asyncio.create_task(self._sample(metrics.node)))
@@ -132,9 +135,19 @@ class RunningNode:
         while True:
             await asyncio.sleep(self.settings.retention_interval_s)
             try:
+                if self.settings.archive_location is not None:
+                    await self._on_writer(partial(hold_unarchived, self.settings, self.node))
                 await self._on_writer(self.node.trim)
             except Exception:
                 logger.exception("retention could not be applied; it is tried again")
+
+    def _schedule(self) -> ArchiveSchedule:
+        scheme = "flowmeshs" if self.settings.tls_certificate is not None else "flowmesh"
+        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        url = f"{scheme}://{host}:{self.frames.port}"
+        return ArchiveSchedule(
+            self.settings, url, str(self.token_file), lambda: ["/".join(key) for key in self.node.streams]
+        )
 
     async def _sample(self, reader: NodeReader) -> None:
         while True:
@@ -147,6 +160,7 @@ class RunningNode:
         """Stops accepting, ends long polls, lets requests finish, and closes every log cleanly."""
         for task in self._upkeep:
             task.cancel()
+        await asyncio.gather(*self._upkeep, return_exceptions=True)
         self.service.drain()
         self._patience_s = self.settings.drain_timeout_s
         await self._stopping.aclose()

@@ -30,6 +30,8 @@ from tests.spark.archives import (
     written_log,
 )
 
+pytestmark = pytest.mark.usefixtures("spark")
+
 
 def test_closed_segments_are_archived_once_and_the_rest_follows(tmp_path: Path) -> None:
     with written_log(tmp_path / "log") as log:

@@ -13,6 +13,8 @@ from flowmesh.log.appender import Appender
 from flowmesh.log.retention import Retention
 from tests.spark.archives import archive, fill, log_rows, manifest_of, session, written_log
 
+pytestmark = pytest.mark.usefixtures("spark")
+
 
 class History:
     """A log of which the beginning is archived, and only there, and what comes next is in both."""

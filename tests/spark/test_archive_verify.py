@@ -20,6 +20,8 @@ from flowmesh.spark.archive.origin import log_origin
 from flowmesh.spark.archive.verify import HistoryReport, verify_history
 from tests.spark.archives import archive, fill, manifest_of, session, written_log
 
+pytestmark = pytest.mark.usefixtures("spark")
+
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flowmesh.base.errors import NotFound
+from flowmesh.base.errors import FlowMeshError, NotFound
 from flowmesh.base.limits import GROUP_HOLD_S_MAX
-from flowmesh.cli.archive_target import absolute, data_dir_option, resolve
+from flowmesh.cli.archive_target import absolute, data_dir_option
 from flowmesh.cli.connection_options import Asked, connected
+from flowmesh.cli.group import complain
 from flowmesh.cli.parameters import duration, json_option, size
 from flowmesh.cli.spark_options import job_bar, session_for, spark_options
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from flowmesh.archive.manifest import Manifest
     from flowmesh.spark.archive.job import ArchiveReport
 
-EXIT_UNSOUND = 1
+EXIT_UNSOUND = EXIT_FAILED = 1
 _SECOND_NS = 1_000_000_000
 
 
@@ -40,8 +41,9 @@ def archive() -> None:
 
 
 @archive.command()
-@click.argument("target", metavar="STREAM")
+@click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
 @click.option("--to", "location", required=True, help="A directory, or a URL that Spark knows: s3a://…, hdfs://…")
+@click.option("--each", is_flag=True, help="Several streams: each goes to tenant/namespace/name below --to.")
 @data_dir_option
 @click.option("--include-open", is_flag=True, help="Also what stands in the segment that is still written.")
 @click.option(
@@ -55,8 +57,9 @@ def archive() -> None:
 @connected
 def run(
     asked: Asked,
-    target: str,
+    streams: tuple[str, ...],
     location: str,
+    each: bool,
     data_dir: Path,
     include_open: bool,
     piece_bytes: int,
@@ -76,34 +79,43 @@ def run(
     \b
     Example:
       flowmesh archive run orders --to /srv/archive/orders --data-dir /var/lib/flowmesh
-      flowmesh archive run acme/shop/orders --to s3a://bucket/orders --conf spark.jars.packages=…
+      flowmesh archive run orders payments --to s3a://bucket/archive --each --conf spark.jars.packages=…
       flowmesh archive run ./events --to ./events-archive
     """
-    from flowmesh.spark.archive.job import ArchiveOptions, run_archive
-    from flowmesh.spark.archive_group import GroupHolder
+    if len(streams) > 1 and not each:
+        raise click.UsageError("several streams need --each: every stream has an archive of its own.")
+    from flowmesh.cli.archive_target import Archiving, archive_one
+    from flowmesh.spark.archive.job import ArchiveOptions
 
-    found = resolve(target, data_dir, asked, with_node=not no_hold)
-    place = absolute(location)
-    holder = None
-    if found.access is not None and found.stream is not None:
-        hold_s = GROUP_HOLD_S_MAX if hold is None else max(hold // _SECOND_NS, 1)
-        holder = GroupHolder(found.access, found.stream, place, group=group, hold_s=hold_s)
-    with session_for("flowmesh archive", master, conf) as spark, job_bar(f"archiving {target}") as bar:
-        report = run_archive(
-            spark, found.origin, place, ArchiveOptions(piece_bytes, include_open), holder=holder, progress=bar
-        )
-    click.echo(json.dumps(_of_run(place, report)) if as_json else _run_text(place, report))
+    hold_s = None if no_hold else GROUP_HOLD_S_MAX if hold is None else max(hold // _SECOND_NS, 1)
+    archiving = Archiving(asked, data_dir, location, ArchiveOptions(piece_bytes, include_open), group, hold_s)
+    failed = False
+    with session_for("flowmesh archive", master, conf) as spark:
+        for stream in streams:
+            try:
+                place, report = archive_one(spark, archiving, stream, below=each)
+            except FlowMeshError as error:
+                if len(streams) == 1:
+                    raise
+                complain(f"{stream}: {error}")
+                failed = True
+                continue
+            click.echo(json.dumps(_of_run(stream, place, report)) if as_json else _run_text(place, report))
+    if failed:
+        raise click.exceptions.Exit(EXIT_FAILED)
 
 
-def _of_run(place: str, report: ArchiveReport) -> dict[str, Any]:
+def _of_run(stream: str, place: str, report: ArchiveReport) -> dict[str, Any]:
     return {
+        "stream": stream,
         "location": place,
         "files": report.files,
         "records": report.records,
         "log_bytes": report.log_bytes,
         "archive_bytes": report.archive_bytes,
         "removed": report.removed,
-        **({"manifest": None} if report.manifest is None else _of_manifest(report.manifest)),
+        "manifest": report.manifest.number if report.manifest is not None else None,
+        "hash": report.manifest.hash if report.manifest is not None else None,
     }
 
 

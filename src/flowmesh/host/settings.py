@@ -66,6 +66,20 @@ class Settings:
     disk_reserve_bytes: int = _setting(
         DISK_RESERVE_BYTES_DEFAULT, "Appends and new streams are refused when less than this is free.", 0, 2**62
     )
+    archive_location: str | None = _setting(
+        None,
+        "Where streams are archived: a directory or a URL that Spark knows. Each gets `tenant/namespace/name` in it.",
+    )
+    archive_streams: str = _setting(
+        "*", "Which streams are archived: patterns of `tenant/namespace/name`, divided by commas."
+    )
+    archive_interval_s: float = _setting(
+        3600.0, "Seconds from the end of one archive run to the next. The first begins with the node.", 1, 2_592_000
+    )
+    archive_master: str | None = _setting(None, "The Spark that archives, as a master URL. Else one on this machine.")
+    archive_token_file: str | None = _setting(
+        None, "A file with the token for archive runs. Else the administrator's first one."
+    )
     log_level: str = _choice("info", "The least severe messages that are logged.", "debug", "info", "warning", "error")
     log_format: str = _choice(
         "text", "How log lines look on standard error; `json` is one object a line.", "text", "json"
