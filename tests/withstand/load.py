@@ -105,7 +105,7 @@ class Load:
                 body = b"\n".join(_encode({"value": value.decode()}) for value in values)
                 query = {"partition": 0, "producer_id": producer_id, "first_sequence": sequence}
                 while not await self._once(http, [shipment], body, NDJSON, query):
-                    shipment.impossible = False
+                    pass
                 sequence += len(values)
 
     def _http(self) -> httpx.AsyncClient:
@@ -122,7 +122,7 @@ class Load:
             )
         except httpx.ConnectError:
             for shipment in shipments:
-                shipment.impossible = True
+                shipment.impossible = not shipment.numbered  # an earlier try of the same may have come through
             await asyncio.sleep(_RETRY_S)
             return False
         except httpx.TransportError:
