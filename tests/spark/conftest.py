@@ -50,7 +50,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 @pytest.fixture
 def own_node(tmp_path: Path) -> Iterator[NodeProcess]:
     """To be stopped, killed and started again."""
-    with NodeProcess(tmp_path / "node", drain_timeout_s=1) as running:
+    with NodeProcess(tmp_path / "node", drain_timeout_s=1, retention_interval_s=0.2) as running:
         yield running
 
 
