@@ -13,6 +13,7 @@ from flowmesh.cli.groups import group
 from flowmesh.cli.log import log
 from flowmesh.cli.login import login
 from flowmesh.cli.node import node
+from flowmesh.cli.pipeline import pipeline
 from flowmesh.cli.serve import serve
 from flowmesh.cli.stream import stream
 from flowmesh.cli.tenant import tenant
@@ -52,7 +53,7 @@ def completion(shell: str) -> None:
     click.echo(found(flowmesh, {}, PROGRAM, COMPLETE_VARIABLE).source())
 
 
-for command in (log, serve, login, context, stream, group, token, tenant, node, archive, verify):
+for command in (log, serve, login, context, stream, group, token, tenant, node, archive, pipeline, verify):
     flowmesh.add_command(command)
 
 
