@@ -69,7 +69,9 @@ def explained(error: FlowMeshError, where: str) -> FlowMeshSparkError:
         return error
     for kinds, condition, option, hint in _EXPLANATIONS:
         if isinstance(error, kinds):
-            return FlowMeshSparkError(condition, f"{where}: {error.message}", option=option, hint=hint or error.hint)
+            own = error.hint and error.hint.replace("ca_file", "option 'caFile'")
+            option = option or error.field
+            return FlowMeshSparkError(condition, f"{where}: {error.message}", option=option, hint=hint or own)
     return FlowMeshSparkError(Condition.FAILED, f"{where}: {error}", option=error.field)
 
 

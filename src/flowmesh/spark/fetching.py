@@ -6,6 +6,7 @@ Checked is what the SDK checks: each checksum, and beside that the link to the b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -22,6 +23,7 @@ from flowmesh.format.frame import Frame
 from flowmesh.log.view import LogView
 from flowmesh.operations.frames import BlocksRead
 from flowmesh.operations.messages import ReadRecords
+from flowmesh.spark.errors import TRANSIENT
 from flowmesh.spark.file_stream import current_view, partition_directory
 from flowmesh.spark.location import Location, Range
 from flowmesh.spark.node_stream import NodeLine
@@ -123,8 +125,10 @@ class _Fetch:
         return connection.send("stream.read", request)
 
     def _send_ahead(self, offset: int) -> None:
-        connection = self._line.connection()
-        self._sent = (connection, offset, self._send(connection, offset))
+        # Only ahead: a node that is away is waited for when its answer is needed.
+        with suppress(*TRANSIENT):
+            connection = self._line.connection()
+            self._sent = (connection, offset, self._send(connection, offset))
 
     def _checked(self, answer: Frame, told: BlocksRead) -> Iterator[Stored]:
         segments = dict(told.segments)

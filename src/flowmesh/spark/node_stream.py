@@ -28,7 +28,7 @@ from flowmesh.operations.messages import (
     StreamDescription,
     StreamSplits,
 )
-from flowmesh.spark.errors import TRANSIENT
+from flowmesh.spark.errors import TRANSIENT, bad_option
 from flowmesh.spark.location import PartitionFacts, Range, SizedRange, StreamFacts
 from flowmesh.spark.options import NodeAccess, StreamName
 from flowmesh.spark.reading import time_span
@@ -50,7 +50,11 @@ class NodeLine:
 
     def connection(self) -> DirectConnection:
         if self._connection is None or self._connection.failure is not None:
-            address = parse_address(self._access.url, self._access.ca_file)
+            self.close()
+            try:
+                address = parse_address(self._access.url, self._access.ca_file)
+            except OSError as error:
+                raise bad_option("caFile", f"{self._access.ca_file} cannot be read: {error}") from None
             self._connection = DirectConnection(address, self._access.token_text())
         return self._connection
 

@@ -41,7 +41,7 @@ class Stored(NamedTuple):
     """Empty where nobody asked for it."""
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """Rows `[low, high)` of a block."""
 
     columns: Columns
@@ -56,7 +56,7 @@ class Part(NamedTuple):
 
 def record_batches(stored: Iterable[Stored], start: int, end: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The records with offsets in `[start, end)`, with the columns `names` of RECORD_COLUMNS."""
-    parts: list[Part] = []
+    parts: list[BlockPart] = []
     rows = size = 0
     for batch, block_id in stored:
         header = batch.header
@@ -65,7 +65,7 @@ def record_batches(stored: Iterable[Stored], start: int, end: int, names: Sequen
         low, high = max(start - header.base_offset, 0), min(end - header.base_offset, header.count)
         if low >= high:
             continue
-        parts.append(Part(decode(batch), low, high, block_id))
+        parts.append(BlockPart(decode(batch), low, high, block_id))
         rows += high - low
         size += header.body_bytes
         if rows >= ROWS_PER_BATCH or size >= BYTES_PER_BATCH:
@@ -75,7 +75,7 @@ def record_batches(stored: Iterable[Stored], start: int, end: int, names: Sequen
         yield assembled(parts, names)
 
 
-def assembled(parts: Sequence[Part], names: Sequence[str]) -> pa.RecordBatch:
+def assembled(parts: Sequence[BlockPart], names: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_MAKERS[name](parts) for name in names], names=list(names))
 
 
@@ -102,11 +102,11 @@ def _binary(column: BytesColumn, kind: pa.DataType, count: int) -> pa.Array:
     return pa.Array.from_buffers(kind, count, [present, pa.py_buffer(column.offsets), pa.py_buffer(column.data)])
 
 
-def _values(parts: Sequence[Part]) -> pa.Array:
+def _values(parts: Sequence[BlockPart]) -> pa.Array:
     return _joined([_cut(_binary(part.columns.values, _BINARY, part.columns.count), part) for part in parts])
 
 
-def _keys(parts: Sequence[Part]) -> pa.Array:
+def _keys(parts: Sequence[BlockPart]) -> pa.Array:
     return _joined(
         [
             pa.nulls(part.rows, _BINARY)
@@ -117,11 +117,11 @@ def _keys(parts: Sequence[Part]) -> pa.Array:
     )
 
 
-def _cut(array: pa.Array, part: Part) -> pa.Array:
+def _cut(array: pa.Array, part: BlockPart) -> pa.Array:
     return array if part.rows == len(array) else array.slice(part.low, part.rows)
 
 
-def _offsets(parts: Sequence[Part]) -> pa.Array:
+def _offsets(parts: Sequence[BlockPart]) -> pa.Array:
     runs: list[list[int]] = []
     for part in parts:
         begin = part.columns.base_offset + part.low
@@ -132,13 +132,13 @@ def _offsets(parts: Sequence[Part]) -> pa.Array:
     return _joined([pc.add(_counting(end - begin), pa.scalar(begin, pa.int64())) for begin, end in runs])
 
 
-def _times(parts: Sequence[Part]) -> pa.Array:
+def _times(parts: Sequence[BlockPart]) -> pa.Array:
     return (
         _joined([_nanoseconds(part) for part in parts]).cast(pa.timestamp("ns", tz="UTC")).cast(TIMESTAMP, safe=False)
     )
 
 
-def _nanoseconds(part: Part) -> pa.Array:
+def _nanoseconds(part: BlockPart) -> pa.Array:
     base = pa.scalar(part.columns.base_time_ns, pa.int64())
     if part.columns.time_deltas is None:
         return pa.repeat(base, part.rows)
@@ -149,7 +149,7 @@ def _deltas(columns: Columns) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), columns.count, [None, pa.py_buffer(columns.time_deltas)])
 
 
-def _headers(parts: Sequence[Part]) -> pa.Array:
+def _headers(parts: Sequence[BlockPart]) -> pa.Array:
     if all(part.columns.header_bounds is None for part in parts):
         return _lists(bytes(4 * (sum([part.rows for part in parts]) + 1)), _NO_HEADERS)
     return _joined([_cut(_block_headers(part.columns), part) for part in parts])
@@ -178,7 +178,7 @@ def _text(names: pa.Array) -> pa.Array:
         return pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
 
 
-def _block_ids(parts: Sequence[Part]) -> pa.Array:
+def _block_ids(parts: Sequence[BlockPart]) -> pa.Array:
     return _joined([pa.repeat(pa.scalar(part.block_id or None, pa.string()), part.rows) for part in parts])
 
 
@@ -195,7 +195,7 @@ def _counting(count: int) -> pa.Array:
     return _counted[0].slice(0, count)
 
 
-_MAKERS: dict[str, Callable[[Sequence[Part]], pa.Array]] = {
+_MAKERS: dict[str, Callable[[Sequence[BlockPart]], pa.Array]] = {
     "offset": _offsets,
     "timestamp": _times,
     "key": _keys,
