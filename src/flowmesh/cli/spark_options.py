@@ -25,6 +25,7 @@ def spark_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def session_for(name: str, master: str | None, conf: tuple[str, ...]) -> Iterator[SparkSession]:
+    """One that runs in this process already is used, and left running."""
     from flowmesh.spark.sessions import session
 
     settings: dict[str, str] = {}
@@ -33,11 +34,20 @@ def session_for(name: str, master: str | None, conf: tuple[str, ...]) -> Iterato
         if not equals or not key.strip():
             raise click.BadParameter(f"{setting!r} is no setting. Write NAME=VALUE.", param_hint="'--conf'")
         settings[key.strip()] = value
+    is_own = not _is_running()
     found = session(master, app_name=name, conf=settings)
     try:
         yield found
     finally:
-        found.stop()
+        if is_own:
+            found.stop()
+
+
+def _is_running() -> bool:
+    import sys
+
+    context = sys.modules.get("pyspark")
+    return context is not None and context.SparkContext._active_spark_context is not None
 
 
 class SparkBar:
