@@ -16,6 +16,8 @@ from flowmesh.operations.messages import PartitionAppend
 from flowmesh.streams.partitioner import partition_of
 from tests.withstand.ledger import Ledger, Shipment
 
+PATIENCE_S = 900
+"""Of a producer whose node is killed again before the pauses between its tries are over."""
 NDJSON = "application/x-ndjson"
 JSON = "application/json"
 _PAUSE_S = 0.002
@@ -58,7 +60,7 @@ class Load:
         async with (
             flowmesh.connect(self._url, token=self._token) as client,
             await client.stream(self.stream).producer(
-                batch_bytes=3000, linger_ms=1, delivery_timeout_s=100
+                batch_bytes=3000, linger_ms=1, delivery_timeout_s=PATIENCE_S
             ) as producer,
         ):
             while not self.stopping.is_set():
