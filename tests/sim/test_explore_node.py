@@ -10,7 +10,7 @@ from flowmesh.sim.disk import SimDisk
 from flowmesh.sim.explore import Exploration, Plan, explore
 from flowmesh.sim.main import main
 from flowmesh.sim.node_checker import KnownNode
-from flowmesh.sim.node_workloads import NODE_WORKLOADS
+from flowmesh.sim.node_workloads import NODE_WORKLOADS, ORDERS
 from flowmesh.sim.node_world import NodeWorld
 
 LEAN = Plan(stride=13)
@@ -58,10 +58,12 @@ def test_the_days_are_busy() -> None:
     trimmed = undisturbed("node-trims", 1)
     starts = [partition.view.start_offset for _, partition in trimmed.open_partitions()]
     assert max(starts) > 0
+    ((_, held),) = (found for found in undisturbed("node-groups", 1).open_partitions() if found[0].key == ORDERS)
+    assert 0 < held.view.start_offset <= 6, "trimmed up to its hold"
     full = undisturbed("node-full", 1).expected
     fates = {item.fate.value for known in full.streams.values() for item in known.partitions[0].log.sent}
     assert fates == {"acknowledged as durable", "refused, or found missing once"}
-    producers = undisturbed("node-producers", 1).expected.streams["default", "shop", "orders"].partitions[0].producers
+    producers = undisturbed("node-producers", 1).expected.streams[ORDERS].partitions[0].producers
     assert [sending.epoch for sending in producers.values()] == [1, 0]
     assert undisturbed("node-access", 1).expected.revoked
 

@@ -13,12 +13,14 @@ import pytest
 from flowmesh.base.durability import Durability
 from flowmesh.catalog import commands
 from flowmesh.format.batch import Batch
+from flowmesh.groups.machine import GroupsMachine
 from flowmesh.log import commit
 from flowmesh.node import snapshots
 from flowmesh.node.catalog import CatalogPartition
+from flowmesh.node.groups import GroupsPartition
 from flowmesh.node.node import Node
 from flowmesh.node.partition import AppendReply, StreamPartition
-from flowmesh.node.streams import StreamStore
+from flowmesh.node.streams import OpenStream, StreamStore
 from flowmesh.sim.disk import SimDisk
 from flowmesh.sim.explore import Plan
 from flowmesh.sim.node_checker import KnownNode
@@ -30,6 +32,7 @@ from flowmesh.streams.producers import Producers
 from tests.sim.planting import Bug, NoDirectorySync, Patch, explored, require_caught
 
 CRASHES = Plan(second_crashes_max=0, faults=False, violations_max=6, stride=5)
+LONG = Plan(second_crashes_max=0, faults=False, violations_max=40, stride=5)
 
 
 # --- the bugs
@@ -183,8 +186,38 @@ def failed_log_acknowledged(patch: Patch) -> None:
     patch.setattr(StreamPartition, "write", write)
 
 
+def holds_ignored(patch: Patch) -> None:
+    patch.setattr(OpenStream, "hold", lambda stream, held: None)
+
+
+def positions_not_durable(patch: Patch) -> None:
+    """Applied and answered when they are written."""
+    honest = GroupsPartition.write
+
+    def write(groups: GroupsPartition, group: Any) -> Any:
+        outcomes = honest(groups, group)
+        unsynced, groups._unsynced = groups._unsynced, []
+        for event in unsynced:
+            groups.machine.apply(event)
+        return outcomes
+
+    patch.setattr(GroupsPartition, "write", write)
+    patch.setattr(GroupsPartition, "dirty", False)
+
+
+def groups_found_by_the_name_of_their_stream(patch: Patch) -> None:
+    """A later stream of the same name finds those of the one before."""
+    patch.setattr(GroupsPartition, "keep_only", lambda groups, streams: None)
+    honest = GroupsMachine.of_stream
+
+    def of_stream(machine: GroupsMachine, stream: int) -> Any:
+        return [group for known in machine.groups for group in honest(machine, known)]
+
+    patch.setattr(GroupsMachine, "of_stream", of_stream)
+
+
 BUGS = (
-    Bug("ack before fsync", ack_before_fsync, "node-streams", "acknowledged as durable, is lost", CRASHES),
+    Bug("ack before fsync", ack_before_fsync, "node-streams", "acknowledged as durable, is lost", LONG),
     Bug("producers forgotten at a restart", producers_forgotten_at_a_restart, "node-producers", "repetition", CRASHES),
     Bug("snapshot before the sync", snapshot_before_the_sync, "node-policies", "not what its log says", CRASHES),
     Bug("foreign snapshot", snapshot_of_another_history_trusted, "foreign snapshot", "not what its log says"),
@@ -199,6 +232,9 @@ BUGS = (
     Bug("old epoch accepted", old_epoch_accepted, "node-producers", "an epoch that is over", CRASHES),
     Bug("trim without a snapshot", trim_without_a_snapshot, "node-trims", "its repetition", CRASHES),
     Bug("trim before its snapshot", trim_with_a_snapshot_in_the_cache, "node-trims", "its repetition", CRASHES),
+    Bug("holds ignored", holds_ignored, "node-groups", "the log begins at offset", CRASHES),
+    Bug("positions not durable", positions_not_durable, "node-groups", "group reader is at", CRASHES),
+    Bug("groups by name", groups_found_by_the_name_of_their_stream, "node-groups", "group reader is at", CRASHES),
     Bug("replies misplaced", replies_misplaced, "node-streams", "were said to be at", CRASHES),
     Bug("one failed log takes others", one_failed_log_takes_the_others_along, "one failed log", "nothing was wrong"),
     Bug("refusal told as an append", failed_log_acknowledged, "node-full", "", CRASHES),

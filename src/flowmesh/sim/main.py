@@ -16,7 +16,7 @@ _TOLD_MAX = 20
 
 _HELP = """Cut the power, fail the disk, and see whether the log and the node keep their promises.
 
-Runs the log, or a whole node with its catalog, streams and tokens, on a simulated disk. Each workload is interrupted at
+Runs the log, or a whole node with its catalog, streams and groups, on a simulated disk. Each workload is interrupted at
 every one of its disk operations: by a power cut (all that was not synced is lost, or kept, or torn and reordered at
 random), by kill -9, and by EIO or ENOSPC from each call in turn. After each it is started anew, checked against what
 was acknowledged, used, and crashed once more; the power also fails while it recovers.

@@ -7,7 +7,7 @@ for true what it finds of it; what was answered is not up for discussion.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from flowmesh.access import tokens
 from flowmesh.catalog import events
@@ -25,6 +25,10 @@ from flowmesh.streams.machine import StreamMachine
 
 REMEMBERED = 5
 """How many of its last batches a producer may repeat."""
+HOLDER = "holder"
+"""The group that keeps from retention what it has not read."""
+Positions: TypeAlias = dict[int, int] | None
+"""The next offset that a group reads, by partition. None: there is no such group."""
 
 
 class KeptBatch(NamedTuple):
@@ -74,9 +78,17 @@ class KnownStream:
     partitions: list[KnownPartition]
     sure: bool = False
     """Whether its creation was acknowledged, and no deletion was asked for since."""
+    groups: dict[str, list[Positions]] = field(default_factory=dict)
+    """Where each group stands; more than one while a change is unsure."""
 
     def copy(self) -> KnownStream:
-        return KnownStream([*self.settings], [partition.copy() for partition in self.partitions], self.sure)
+        groups = {name: [*positions] for name, positions in self.groups.items()}
+        return KnownStream([*self.settings], [partition.copy() for partition in self.partitions], self.sure, groups)
+
+    def held(self) -> int | None:
+        """The offset of its first partition that nothing may be trimmed above, as far as it is sure."""
+        positions = self.groups.get(HOLDER, [])
+        return positions[0].get(0) if len(positions) == 1 and positions[0] is not None else None
 
 
 class KnownToken(NamedTuple):
@@ -161,6 +173,7 @@ class KnownNode:
             elif key in node.streams:
                 opened = node.streams[key]
                 problems += [f"{path}: {what}" for what in _check_stream(known, opened, machine_died)]
+                problems += [f"{path}: {what}" for what in _check_groups(known, node, opened)]
         return problems
 
     def _check_space(self, node: Node, disk: SimDisk) -> list[str]:
@@ -195,6 +208,17 @@ def _check_stream(known: KnownStream, opened: OpenStream, machine_died: bool) ->
             f"partition {number}: {what}"
             for what in [*partition.log.check(found.view, machine_died=machine_died), *_check_fold(found)]
         ]
+    return problems
+
+
+def _check_groups(known: KnownStream, node: Node, opened: OpenStream) -> list[str]:
+    found = {group.name: group.offsets for group in node.groups.machine.of_stream(opened.stream.id)}
+    problems = [
+        f"group {name} is at {found.get(name)}, not at {known.groups.get(name, [None])}"
+        for name in sorted(known.groups.keys() | found.keys())
+        if found.get(name) not in known.groups.get(name, [None])
+    ]
+    known.groups = {name: [offsets] for name, offsets in found.items()}
     return problems
 
 

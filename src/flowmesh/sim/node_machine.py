@@ -135,10 +135,10 @@ class NodeMachine:
             self.problems.append(f"{'/'.join(key)} is out of use, and nothing failed")
         return False
 
-    def attempt(self, what: str, change: Callable[[], Any]) -> Outcome:
-        """A change that an administrator asks for, and what came of it."""
+    def attempt(self, what: str, change: Callable[[], Any], log: Committed | None = None) -> Outcome:
+        """A change that somebody asks for, and what came of it. It is of the catalog if not of another log."""
         self.begin()
-        had_failed = self.node.catalog.appender.failure is not None
+        had_failed = (self.node.catalog.appender if log is None else log).failure is not None
         try:
             change()
         except DiskFull as error:

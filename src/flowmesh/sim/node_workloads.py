@@ -1,4 +1,4 @@
-"""What is done to a node while the power may fail: administrators, producers that repeat themselves, upkeep.
+"""What is done to a node while the power may fail: administrators, producers that repeat themselves, readers, upkeep.
 
 A workload is fixed by its seed. It says what to do and never what must come of it: that is the checker's.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from flowmesh.base.limits import SEGMENT_BYTES_MIN
 from flowmesh.catalog.model import StreamKey, StreamSettings
 from flowmesh.sim.disk import SimDisk
-from flowmesh.sim.node_checker import KnownNode
+from flowmesh.sim.node_checker import HOLDER, KnownNode
 from flowmesh.sim.node_machine import DATA, Part
 from flowmesh.sim.node_world import NodeWorld
 from flowmesh.sim.scenario import Known, Scenario, SimulatedWorld
@@ -128,6 +128,29 @@ def _trims(world: NodeWorld) -> None:
     world.trim()
 
 
+def _groups(world: NodeWorld) -> None:
+    """Positions of readers, and a hold that keeps retention away until its group has read on."""
+    part = Part(ORDERS)
+    world.open()
+    world.create(ORDERS, SHORT)
+    world.commit(ORDERS, "reader", {0: 0})
+    world.commit(ORDERS, HOLDER, {0: 2})
+    for _ in range(8):
+        world.send(world.batch(part, 1, LARGE))
+    world.trim()
+    world.commit(ORDERS, "reader", {0: 7})
+    world.restart()
+    world.trim()
+    world.commit(ORDERS, HOLDER, {0: 6})
+    world.trim()
+    world.drop_group(ORDERS, "reader")
+    world.create(OTHERS, TWO)
+    world.commit(OTHERS, "reader", {0: 1, 1: 2})
+    world.delete(OTHERS)
+    world.create(OTHERS, TWO)
+    world.commit(OTHERS, "other", {1: 1})
+
+
 def _disk_full(world: NodeWorld) -> None:
     """Space runs out under all kinds of changes, one stream gives its own back, and everything goes on."""
     world.open()
@@ -193,6 +216,13 @@ def _create_one(world: NodeWorld) -> None:
     world.create(key, world.chance.choice((PLAIN, TWO, ALWAYS, INTERVAL, SHORT)))
 
 
+def _commit_one(world: NodeWorld) -> None:
+    part = _any_part(world)
+    if part is not None:
+        group = world.chance.choice(("reader", HOLDER))
+        world.commit(part.key, group, {part.partition: world.chance.randrange(5)})
+
+
 def _delete_one(world: NodeWorld) -> None:
     part = _any_part(world)
     if part is not None:
@@ -208,8 +238,8 @@ def _change_tokens(world: NodeWorld) -> None:
 
 
 _MIXED: tuple[Callable[[NodeWorld], None], ...] = (
-    *(_send_some,) * 6, *(_create_one,) * 4, *(_repeat_some,) * 3, _fence_one, _delete_one, _change_tokens,
-    NodeWorld.trim, NodeWorld.tick, NodeWorld.restart,
+    *(_send_some,) * 6, *(_create_one,) * 4, *(_repeat_some,) * 3, *(_commit_one,) * 2, _fence_one, _delete_one,
+    _change_tokens, NodeWorld.trim, NodeWorld.tick, NodeWorld.restart,
 )  # fmt: skip
 
 NODE_WORKLOADS: Mapping[str, NodeWorkload] = {
@@ -218,6 +248,7 @@ NODE_WORKLOADS: Mapping[str, NodeWorkload] = {
     "node-producers": NodeWorkload(_producers, "a node: idempotent producers that repeat themselves and take over"),
     "node-policies": NodeWorkload(_durabilities, "a node: streams of each durability in the same rounds"),
     "node-trims": NodeWorkload(_trims, "a node: retention, and producers whose batches were trimmed"),
+    "node-groups": NodeWorkload(_groups, "a node: groups of readers, and a hold that keeps retention away"),
     "node-full": NodeWorkload(_disk_full, "a node: a disk that runs full under every kind of change, and heals"),
     "node-mixed": NodeWorkload(_mixed, "a node: all of it in an order that the seed chooses"),
 }

@@ -1,4 +1,4 @@
-"""What administrators and producers ask of a node, and what they were told, noted down outside of it."""
+"""What administrators, producers and readers ask of a node, and what they were told, noted down outside of it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,28 @@ from flowmesh.base.errors import FlowMeshError, ProducerFenced
 from flowmesh.catalog.model import DEFAULT_TENANT, StreamKey, StreamSettings
 from flowmesh.format import columns
 from flowmesh.format.batch import Batch, Producer
+from flowmesh.groups.commands import Command, CommitOffsets, DropGroup
+from flowmesh.groups.model import GroupKind
 from flowmesh.node import paths
 from flowmesh.node.partition import AppendReply
 from flowmesh.sim.checker import TAG_BYTES, Row
-from flowmesh.sim.node_checker import REMEMBERED, KeptBatch, KnownPartition, KnownStream, KnownToken, Sending
+from flowmesh.sim.node_checker import (
+    HOLDER,
+    REMEMBERED,
+    KeptBatch,
+    KnownPartition,
+    KnownStream,
+    KnownToken,
+    Positions,
+    Sending,
+)
 from flowmesh.sim.node_machine import NodeMachine, Outcome, Part
 from flowmesh.sim.scenario import Stopped
 from flowmesh.streams.machine import AppendBatch, AppendCommand, AppendRecord
 
 USED: StreamKey = (DEFAULT_TENANT, "recovered", "used")
 PRODUCER = 1
+HOLD_NS = 10**18
 UNSETTLED_MAX = 3
 """Batches that a producer has under way at most: fewer than those it may repeat."""
 
@@ -262,6 +274,41 @@ class NodeWorld(NodeMachine):
         """What is in force: the settings that were acknowledged last."""
         return Durability.parse(self.expected.streams[part.key].settings[0].durability)
 
+    # ---- what groups of readers do
+
+    def commit(self, key: StreamKey, group: str, offsets: dict[int, int]) -> None:
+        if self.is_usable(key):
+            (before,) = self._positions(key, group)[:1]
+            hold_ns = HOLD_NS if group == HOLDER else None
+            stream = self.node.streams[key].stream.id
+            command = CommitOffsets(stream, group, offsets, GroupKind.CONSUMER, hold_ns)
+            self._change_group(key, group, {**(before or {}), **offsets}, command)
+
+    def drop_group(self, key: StreamKey, group: str) -> None:
+        if self.is_usable(key) and self._positions(key, group)[0] is not None:
+            self._change_group(key, group, None, DropGroup(self.node.streams[key].stream.id, group))
+
+    def _change_group(self, key: StreamKey, group: str, after: Positions, command: Command) -> None:
+        before = self._positions(key, group)
+        if len(before) > 1:
+            return  # nothing is asked where the last answer is unknown
+        self.expected.streams[key].groups[group] = [*before, after]
+        what = f"{type(command).__name__} of group {group}"
+        outcome = self.attempt(what, partial(self._write_group, command), self.node.groups)
+        if outcome is not Outcome.UNKNOWN:
+            self.expected.streams[key].groups[group] = [after] if outcome is Outcome.DONE else before
+
+    def _write_group(self, command: Command) -> None:
+        answers: list[object] = []
+        self._writer.submit(self.node.groups, [command], answers.extend)
+        self._writer.step()
+        for answer in answers:
+            if isinstance(answer, FlowMeshError):
+                raise answer
+
+    def _positions(self, key: StreamKey, group: str) -> list[Positions]:
+        return self.expected.streams[key].groups.get(group, [None])
+
     # ---- upkeep
 
     def tick(self) -> None:
@@ -277,7 +324,9 @@ class NodeWorld(NodeMachine):
         for part, partition in partitions:
             settings = self.expected.streams[part.key].settings[0]
             if settings.retention_bytes is not None or settings.retention_age_ms is not None:
-                self.known(part).log.trimming(partition.appender.written_end)
+                log, held = self.known(part).log, self.expected.streams[part.key].held()
+                end = partition.appender.written_end
+                log.trimming(end if held is None or part.partition else max(held, log.start_least))
         self.attempt("trim", self.node.trim)
         for part, partition in partitions:
             if partition.failure is None:
@@ -297,5 +346,6 @@ class NodeWorld(NodeMachine):
         if USED not in self.expected.streams:
             self.create(USED, StreamSettings())
         self.send(self.batch(Part(USED)))
+        self.commit(USED, "again", {0: 1})
         self.revoke(self.add_token(DEFAULT_TENANT))
         self.trim()
