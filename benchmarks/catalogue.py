@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from benchmarks import appends, batches, memory, node_frames, node_http, node_sdk, reads, recoveries, verification
+from benchmarks import (
+    appends,
+    batches,
+    memory,
+    node_frames,
+    node_http,
+    node_sdk,
+    reads,
+    recoveries,
+    spark_read,
+    spark_write,
+    verification,
+)
 from benchmarks.harness import Benchmark
 from benchmarks.place import Place, Sizes
 
@@ -16,6 +28,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     *node_frames.BENCHMARKS,
     *node_sdk.BENCHMARKS,
     *node_http.BENCHMARKS,
+    *spark_read.BENCHMARKS,
+    *spark_write.BENCHMARKS,
 )
 
 

@@ -31,9 +31,15 @@ from flowmesh.client.address import parse_address
 from flowmesh.client.direct import DirectConnection
 from flowmesh.format.batch import Producer
 from flowmesh.format.frame import FrameFlag
-from flowmesh.operations.messages import AppendReceipt, AppendRecords, PartitionAppend
+from flowmesh.operations.messages import (
+    AppendReceipt,
+    AppendRecords,
+    DescribeStream,
+    PartitionAppend,
+    StreamDescription,
+)
 from flowmesh.spark.errors import TRANSIENT, Condition, FlowMeshSparkError, explained
-from flowmesh.spark.lanes import Lane, ProducerName, Sending, encoded
+from flowmesh.spark.lanes import BatchUnderWay, Lane, ProducerName, encoded
 from flowmesh.spark.node_stream import PAUSE_FIRST_S, PAUSE_MAX_S
 from flowmesh.spark.sink_options import SinkPlan
 from flowmesh.spark.stored_rows import rows_beyond, stored_rows
@@ -76,6 +82,21 @@ class Delivery:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._disconnect()
+
+    def partitions(self) -> int:
+        """How many the stream has."""
+        request = DescribeStream(*self._plan.stream)
+        while True:
+            if self._connection is None:
+                self._connect()
+            connection = self._connection
+            assert connection is not None, "it was opened just now"
+            try:
+                return len(connection.request("stream.describe", request, StreamDescription).partitions)
+            except _PASSING as error:
+                self._reconnect(error)
+            except FlowMeshError as error:
+                raise explained(error, self._plan.where) from error
 
     def put(self, partition: int, rows: pa.RecordBatch) -> None:
         lane = self._lanes.get(partition)
@@ -122,7 +143,7 @@ class Delivery:
             data = encoded(rows, Producer(*self._producer, lane.next_sequence), self._plan.codec)
         except FlowMeshError as error:
             raise explained(error, self._plan.where) from error
-        lane.under_way = Sending(0, lane.next_sequence, rows, data)
+        lane.under_way = BatchUnderWay(0, lane.next_sequence, rows, data)
         self._under_way_bytes += len(data)
         if self._connection is None:
             self._connect()
@@ -195,7 +216,7 @@ class Delivery:
             lane.take_back()
             self._set_right(lane, self._judged(lane, answer, sending))
 
-    def _judged(self, lane: Lane, answer: PartitionAppend | FlowMeshError, sending: Sending) -> _Disturbance:
+    def _judged(self, lane: Lane, answer: PartitionAppend | FlowMeshError, sending: BatchUnderWay) -> _Disturbance:
         where = f"{self._plan.where}, partition {lane.partition}"
         match answer:
             case PartitionAppend():
@@ -247,7 +268,7 @@ class Delivery:
         )
 
 
-def _answer(connection: DirectConnection, sending: Sending) -> PartitionAppend | FlowMeshError:
+def _answer(connection: DirectConnection, sending: BatchUnderWay) -> PartitionAppend | FlowMeshError:
     try:
         return _decode_receipt(connection.receive(sending.number).header).appends[0]
     except FlowMeshError as error:

@@ -29,7 +29,7 @@ class ProducerName(NamedTuple):
     epoch: int
 
 
-class Sending(NamedTuple):
+class BatchUnderWay(NamedTuple):
     """A batch on its way: the number of the request, its rows, and the bytes to send again."""
 
     number: int
@@ -40,6 +40,13 @@ class Sending(NamedTuple):
     @property
     def end_sequence(self) -> int:
         return self.first_sequence + len(self.rows)
+
+
+class _Piece(NamedTuple):
+    """Rows that wait. Their weight is computed once: on a slice it costs as much as encoding a small one."""
+
+    rows: pa.RecordBatch
+    weight: int
 
 
 class Lane:
@@ -54,13 +61,13 @@ class Lane:
         self.next_sequence = 0
         self.end_offset: int | None = None
         """Behind the last batch that is known: whatever else was stored for this lane lies from here on."""
-        self.under_way: Sending | None = None
+        self.under_way: BatchUnderWay | None = None
         self.replay: Replay | None = None
         self.to_skip = 0
         """Rows that are stored already, where rows are counted rather than looked at."""
         self.met_others = False
         """Rows of an earlier attempt were found."""
-        self._waiting: deque[pa.RecordBatch] = deque()
+        self._waiting: deque[_Piece] = deque()
         self.waiting_bytes = 0
 
     @property
@@ -83,48 +90,40 @@ class Lane:
 
     def _append(self, rows: pa.RecordBatch) -> None:
         if len(rows):
-            self._waiting.append(rows)
-            self.waiting_bytes += weight(rows)
+            self._waiting.append(_Piece(rows, weight(rows)))
+            self.waiting_bytes += self._waiting[-1].weight
 
     def take_batch(self) -> pa.RecordBatch:
         """About BATCH_BYTES of what waits; less when less waits."""
-        taken, size, count = 0, 0, 0
-        for rows in self._waiting:
-            piece = weight(rows)
-            if size + piece > BATCH_BYTES or count + len(rows) > BATCH_ROWS_MAX:
-                room = max(BATCH_BYTES - size, 0) * len(rows) // max(piece, 1)
-                part = min(len(rows), room, BATCH_ROWS_MAX - count)
-                while part > 1 and weight(rows.slice(0, part)) > 2 * BATCH_BYTES:
-                    part //= 2  # the large ones of these rows come first
-                count += part
-                break
-            taken, size, count = taken + 1, size + piece, count + len(rows)
-        return self._take(max(count, 1))
+        taken: list[pa.RecordBatch] = []
+        room, rows_left = BATCH_BYTES, BATCH_ROWS_MAX
+        while self._waiting and room > 0 and rows_left:
+            rows, size = self._waiting.popleft()
+            self.waiting_bytes -= size
+            if size > room or len(rows) > rows_left:
+                rows, rest = _cut(rows, size, room, rows_left, some=not taken)
+                self._put_back(rest)
+                room = 0
+            if len(rows):
+                taken.append(rows)
+            room, rows_left = room - size, rows_left - len(rows)
+        return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
 
-    def _take(self, count: int) -> pa.RecordBatch:
-        pieces = []
-        while count:
-            rows = self._waiting.popleft()
-            self.waiting_bytes -= weight(rows)
-            if len(rows) > count:
-                self._waiting.appendleft(rows.slice(count))
-                self.waiting_bytes += weight(self._waiting[0])
-                rows = rows.slice(0, count)
-            pieces.append(rows)
-            count -= len(rows)
-        return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+    def _put_back(self, rows: pa.RecordBatch) -> None:
+        if len(rows):
+            self._waiting.appendleft(_Piece(rows, weight(rows)))
+            self.waiting_bytes += self._waiting[0].weight
 
     def take_back(self) -> None:
         """What is under way waits again, before all that waits already."""
         assert self.under_way is not None, "something is under way"
-        self._waiting.appendleft(self.under_way.rows)
-        self.waiting_bytes += weight(self.under_way.rows)
+        self._put_back(self.under_way.rows)
         self.under_way = None
 
     @property
     def names(self) -> list[str]:
         """The columns of what waits."""
-        return list(self._waiting[0].schema.names)
+        return list(self._waiting[0].rows.schema.names)
 
     def compare(self, stored: Iterator[pa.RecordBatch]) -> None:
         """Whatever waits is looked for among the stored rows first."""
@@ -133,7 +132,7 @@ class Lane:
         else:
             # Rows went out before all that was stored had been found.
             self.replay.extend(stored)
-            self._waiting.extend(self.replay.release())
+            self._waiting.extend(_Piece(rows, 0) for rows in self.replay.release())
         self._again()
 
     def skip(self, count: int) -> None:
@@ -142,8 +141,20 @@ class Lane:
 
     def _again(self) -> None:
         waiting, self._waiting, self.waiting_bytes = self._waiting, deque(), 0
-        for rows in waiting:
-            self.put(rows)
+        for piece in waiting:
+            self.put(piece.rows)
+
+
+def _cut(
+    rows: pa.RecordBatch, size: int, room: int, rows_left: int, *, some: bool
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """As many rows as there is room for, by their average, and the rest; with `some`, at least one."""
+    count = min(room * len(rows) // max(size, 1), rows_left)
+    if some:
+        count = max(count, 1)
+    while count > 1 and weight(rows.slice(0, count)) > 2 * BATCH_BYTES:
+        count //= 2  # the large ones of these rows come first
+    return rows.slice(0, count), rows.slice(count)
 
 
 def weight(rows: pa.RecordBatch) -> int:

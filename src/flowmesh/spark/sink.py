@@ -16,12 +16,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from flowmesh.base.errors import FlowMeshError
-from flowmesh.operations.messages import DescribeStream, StreamDescription
 from flowmesh.spark.delivery import Delivery
-from flowmesh.spark.errors import Condition, FlowMeshSparkError, explained
+from flowmesh.spark.errors import Condition, FlowMeshSparkError
 from flowmesh.spark.lanes import ProducerName
-from flowmesh.spark.node_stream import NodeLine
 from flowmesh.spark.rows import RowShape, routed, row_shape
 from flowmesh.spark.sink_options import SinkPlan, sink_plan
 
@@ -77,7 +74,9 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchSink:
     plan = sink_plan(options, overwrite=overwrite, streaming=False)
-    return BatchSink(plan, row_shape(schema, as_json=plan.as_json), _partitions(plan))
+    shape = row_shape(schema, as_json=plan.as_json)
+    with Delivery(plan, ProducerName(0, 0)) as delivery:
+        return BatchSink(plan, shape, delivery.partitions())
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamSink:
@@ -114,24 +113,12 @@ def _written(
                     hint=f"Bring them together first, with .coalesce({TASKS_MAX}) or fewer.",
                 )
             if partitions is None:
-                partitions = _partitions(plan)
+                partitions = delivery.partitions()
             for partition, rows in routed(batch, shape, partitions, spread % partitions):
                 delivery.put(partition, rows)
             delivery.relieve()
         delivery.finish()
         return RowsWritten(delivery.rows, delivery.found)
-
-
-def _partitions(plan: SinkPlan) -> int:
-    """How many the stream has."""
-    line = NodeLine(plan.node)
-    try:
-        (found,) = line.ask("stream.describe", [DescribeStream(*plan.stream)], StreamDescription)
-    except FlowMeshError as error:
-        raise explained(error, plan.where) from error
-    finally:
-        line.close()
-    return len(found.partitions)
 
 
 def _task() -> TaskContext:
