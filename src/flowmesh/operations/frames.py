@@ -47,7 +47,7 @@ class BlocksRead(Reply, frozen=True):
     next_offset: int
     start_offset: int
     end_offset: int
-    segments: list[tuple[int, str]] = []
+    segments: tuple[tuple[int, str], ...] = ()
     """Each segment that the entries come from: the offset of its first entry here, and its part of their block ids."""
 
 

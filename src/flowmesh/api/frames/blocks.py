@@ -43,13 +43,13 @@ def send_blocks(
     caller.send_pieces(pieces)
 
 
-def _segments(blocks: list[Block]) -> list[tuple[int, str]]:
+def _segments(blocks: list[Block]) -> tuple[tuple[int, str], ...]:
     """What entries alone do not say: to which segments they belong. Nearly always to one."""
     if not blocks:
-        return []
+        return ()
     if blocks[0].segment is blocks[-1].segment:
-        return [(blocks[0].base_offset, segment_id(blocks[0].segment.hash))]
+        return ((blocks[0].base_offset, segment_id(blocks[0].segment.hash)),)
     found: dict[str, int] = {}
     for block in blocks:
         found.setdefault(segment_id(block.segment.hash), block.base_offset)
-    return [(offset, segment) for segment, offset in found.items()]
+    return tuple((offset, segment) for segment, offset in found.items())
