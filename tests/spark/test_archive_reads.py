@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import flowmesh.spark
+from flowmesh.base.errors import OffsetOutOfRange
 from flowmesh.base.times import to_text
 from flowmesh.log.appender import Appender
 from flowmesh.log.retention import Retention
-from tests.spark.archives import archive, fill, log_rows, manifest_of, session, written_log
+from flowmesh.spark import fetching, planning
+from flowmesh.spark.errors import FlowMeshSparkError
+from flowmesh.spark.location import Location, Range
+from flowmesh.spark.options import StreamName
+from flowmesh.spark.planning import HotPiece, ReadSettings
+from flowmesh.spark.tiered import ArchiveLookup
+from tests.spark.archives import SMALL, archive, fill, log_rows, manifest_of, session, written_log
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -143,3 +151,52 @@ def test_a_stream_that_starts_in_the_past_goes_through_both(history: History, tm
     found = session().read.parquet(str(target)).orderBy("offset").collect()
     assert [row["offset"] for row in found] == list(range(len(history.records)))
     assert [row["value"] for row in found] == [record[3] for record in history.records]
+
+
+def test_what_goes_cold_while_a_task_reads_it_is_read_there(tmp_path: Path) -> None:
+    """A plan of the log alone; then the log drops its pieces, also under a task that has begun."""
+    with written_log(tmp_path / "log", 60) as log:
+        records = log_rows(tmp_path / "log")
+        location = Location(StreamName("default", "default", "log"), None, str(tmp_path / "log"))
+        settings = ReadSettings(
+            location, ("offset", "value"), False, False, ArchiveLookup(location, str(tmp_path / "cold"))
+        )
+        begun = HotPiece(0, 10, len(records) - 3, 1).record_batches(settings._replace(names=("offset",)))
+        archive(tmp_path / "log", tmp_path / "cold")
+        log.trim(Retention(size_bytes=0))
+        assert log.view.start_offset > 1000
+        found = list(HotPiece(0, 10, len(records) - 3, 1).record_batches(settings))
+        offsets = [offset for batch in found for offset in batch.column("offset").to_pylist()]
+        assert offsets == list(range(10, len(records) - 3))
+        assert [value for batch in found for value in batch.column("value").to_pylist()] == [
+            record[3] for record in records[10:-3]
+        ]
+        assert [offset for batch in begun for offset in batch.column("offset").to_pylist()] == offsets
+        with pytest.raises(FlowMeshSparkError, match="FLOWMESH_DATA_LOST"):
+            list(HotPiece(0, 10, 20, 1).record_batches(settings._replace(filler=None)))
+        late = HotPiece(0, 10, len(records), 1).record_batches(settings._replace(filler=None, skip_lost=True))
+        assert next(late).column("offset")[0].as_py() == log.view.start_offset
+
+
+def test_a_log_that_is_lost_under_a_task_gives_out_what_was_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Blocks that were read before the log lost the next ones are not dropped with them, and none comes twice."""
+    with written_log(tmp_path / "log", 60) as log:
+        records = log_rows(tmp_path / "log")
+        archive(tmp_path / "log", tmp_path / "cold", SMALL._replace(include_open=True))
+        location = Location(StreamName("default", "default", "log"), None, str(tmp_path / "log"))
+        settings = ReadSettings(location, ("offset",), False, False, ArchiveLookup(location, str(tmp_path / "cold")))
+        whole = fetching.stored_blocks
+
+        def losing(place: Location, wanted: Range, *, verify: bool = False) -> Iterator[Any]:
+            for row, stored in enumerate(whole(place, wanted, verify=verify)):
+                if row == 7:
+                    raise OffsetOutOfRange(stored.batch.header.base_offset, len(records) - 20, len(records))
+                yield stored
+
+        monkeypatch.setattr(planning, "stored_blocks", losing)
+        found = HotPiece(0, 3, len(records), 1).record_batches(settings)
+        offsets = [offset for batch in found for offset in batch.column("offset").to_pylist()]
+        assert offsets == list(range(3, len(records)))
+        assert log.view.start_offset == 0

@@ -17,12 +17,12 @@ from flowmesh.spark.bounds import Narrowing, ends, narrowed, starts
 from flowmesh.spark.errors import Condition, FlowMeshSparkError, bad_option, explained
 from flowmesh.spark.file_stream import FileStream, is_log
 from flowmesh.spark.filters import pushed
-from flowmesh.spark.location import Location
+from flowmesh.spark.location import Location, StreamAsking
 from flowmesh.spark.node_stream import NodeStream
 from flowmesh.spark.options import EARLIEST, READ_OPTIONS, StreamName, checked, node_access, stream_name
 from flowmesh.spark.planning import PieceTask, ReadPlan, ReadSettings, clipped, even_split_bytes, plan
 from flowmesh.spark.schema import Projection
-from flowmesh.spark.tiered import TieredAsking
+from flowmesh.spark.tiered import ArchiveLookup, TieredAsking
 
 STREAM_ONLY = ("maxRecordsPerTrigger", "maxBytesPerTrigger", "group", "hold")
 BATCH_ONLY = ("endingOffsets", "endingTimestamp")
@@ -56,12 +56,17 @@ def location_of(values: Mapping[str, Any]) -> Location:
     return Location(stream, node, data_dir)
 
 
-def asking_of(location: Location, archive: str) -> TieredAsking:
-    """The log, through its node or its files, and its archive."""
+def log_of(location: Location) -> StreamAsking:
+    """The log, through its node or its files."""
     if location.node is not None:
-        return TieredAsking(NodeStream(location.node, location.stream), location, archive)
+        return NodeStream(location.node, location.stream)
     assert location.data_dir is not None
-    return TieredAsking(FileStream(location.data_dir, location.stream), location, archive)
+    return FileStream(location.data_dir, location.stream)
+
+
+def asking_of(location: Location, archive: str) -> TieredAsking:
+    """The log and its archive."""
+    return TieredAsking(log_of(location), ArchiveLookup(location, archive))
 
 
 class PieceReader:
@@ -73,7 +78,11 @@ class PieceReader:
         self.projection = Projection(schema, self.location.stream, self.values)
         self.skip_lost: bool = self.values["onDataLoss"] == "skip"
         self.settings = ReadSettings(
-            self.location, self.projection.record_columns, self.values["verify"], self.skip_lost
+            self.location,
+            self.projection.record_columns,
+            self.values["verify"],
+            self.skip_lost,
+            ArchiveLookup(self.location, self.values["archive"]),
         )
 
     def batches(self, task: InputPartition) -> Iterator[pa.RecordBatch]:

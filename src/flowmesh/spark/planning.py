@@ -17,7 +17,7 @@ from flowmesh.base.limits import INDEX_INTERVAL_BYTES, MIB, SPLIT_BYTES_MAX, SPL
 from flowmesh.spark.errors import data_lost
 from flowmesh.spark.fetching import stored_blocks
 from flowmesh.spark.location import Location, Range, StreamAsking, StreamFacts
-from flowmesh.spark.reading import record_batches
+from flowmesh.spark.reading import Stored, record_batches
 
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 16 * MIB, 128 * MIB
 """How large the pieces of a batch are made, where no option says it."""
@@ -33,6 +33,8 @@ class ReadSettings(NamedTuple):
     """Of `reading.RECORD_COLUMNS`."""
     verify: bool
     skip_lost: bool
+    filler: Filler | None = None
+    """For what the log drops between the plan and the reading."""
 
 
 class Piece(Protocol):
@@ -64,21 +66,44 @@ class HotPiece(NamedTuple):
     size_bytes: int
 
     def record_batches(self, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
-        start = self.start
-        while start < self.end:
-            wanted = Range(self.partition, start, self.end)
-            try:
-                stored = stored_blocks(settings.location, wanted, verify=settings.verify)
-                yield from record_batches(stored, start, self.end, settings.names)
+        position = self.start
+        while position < self.end:
+            wanted = Range(self.partition, position, self.end)
+            walk = _UpToTheLoss(stored_blocks(settings.location, wanted, verify=settings.verify), position)
+            yield from record_batches(walk, position, self.end, settings.names)
+            if walk.lost is None:
                 return
-            except OffsetOutOfRange as error:
-                # Trimmed between the plan and now. Trims go forward, so a later beginning was not given out yet.
-                first = max(error.offset, start)
-                if not settings.skip_lost or error.start_offset <= first:
-                    why = f"the log now holds [{error.start_offset}, {error.end_offset})."
-                    end = min(error.start_offset, self.end) if error.start_offset > first else self.end
-                    raise data_lost(str(settings.location.stream), self.partition, first, end, why) from None
-                start = error.start_offset
+            # Trimmed between the plan and now. Trims go forward, so a later beginning was not given out yet.
+            position, begin = walk.position, walk.lost.start_offset
+            lost = Range(self.partition, position, min(begin, self.end) if begin > position else self.end)
+            for piece in settings.filler.fill(lost) if settings.filler is not None else ():
+                if piece.start > position:
+                    break
+                yield from piece.record_batches(settings)
+                position = piece.end
+            if position < lost.end:
+                if not settings.skip_lost or begin <= position:
+                    why = f"the log now holds [{begin}, {walk.lost.end_offset})."
+                    raise data_lost(str(settings.location.stream), self.partition, position, lost.end, why) from None
+                position = lost.end
+
+
+class _UpToTheLoss:
+    """Blocks up to where the log has lost them: what was read before that is given out first."""
+
+    def __init__(self, stored: Iterator[Stored], position: int) -> None:
+        self._stored = stored
+        self.position = position
+        """The next offset after what was given out."""
+        self.lost: OffsetOutOfRange | None = None
+
+    def __iter__(self) -> Iterator[Stored]:
+        try:
+            for stored in self._stored:
+                yield stored
+                self.position = stored.batch.header.end_offset
+        except OffsetOutOfRange as error:
+            self.lost = error
 
 
 class PieceTask(InputPartition):

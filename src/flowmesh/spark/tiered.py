@@ -16,54 +16,22 @@ from flowmesh.spark.location import Location, PartitionFacts, Range, SizedRange,
 AUTO, NONE = "auto", "none"
 
 
-class TieredAsking:
-    """In the place of the log's own asking. What the log still has is asked of the log."""
+class ArchiveLookup:
+    """Finds the archive of a stream. It travels to executors, for what the log drops while a task is under way."""
 
-    def __init__(
-        self,
-        log: StreamAsking,
-        location: Location,
-        archive: str,
-        files: Callable[[str], ArchiveFiles] = files_of,
-        *,
-        always: bool = False,
-    ) -> None:
-        self._log = log
+    def __init__(self, location: Location, archive: str, files: Callable[[str], ArchiveFiles] = files_of) -> None:
         self._location = location
         self._archive = archive
         self._files = files
-        self._always = always
-        """Whether the archive is looked at, too, when the log has dropped nothing."""
-        self._tier: ColdTier | None = None
-        self._missing = archive == NONE
-        self._facts: StreamFacts | None = None
 
-    @property
-    def log_facts(self) -> StreamFacts:
-        """What the log alone said when `facts` was last asked."""
-        assert self._facts is not None, "facts come first"
-        return self._facts
+    def tier(self) -> ColdTier | None:
+        """As it is now; None where there is no archive."""
+        place = self._told_place() if self._archive == AUTO else None if self._archive == NONE else self._archive
+        return self._opened(place) if place is not None else None
 
-    def facts(self) -> StreamFacts:
-        facts = self._facts = self._log.facts()
-        tier = self._looked_up(facts)
-        if tier is None:
-            return facts
-        return facts._replace(partitions=tuple(_widened(each, tier) for each in facts.partitions))
-
-    def _looked_up(self, facts: StreamFacts) -> ColdTier | None:
-        """Only a log that has dropped something needs an archive."""
-        dropped = self._always or any(each.start > 0 for each in facts.partitions)
-        if self._tier is None and dropped and not self._missing:
-            place = self._archive if self._archive != AUTO else self._told_place()
-            self._missing = place is None
-            if place is not None:
-                self._tier = self._opened(place)
-        if self._tier is not None and any(self._tier.end(each.partition) < each.start for each in facts.partitions):
-            self._tier = ColdTier.at(
-                self._tier.location, self._files
-            )  # the log went on dropping what was archived meanwhile
-        return self._tier
+    def fill(self, lost: Range) -> Sequence[ColdPiece]:
+        tier = self.tier()
+        return tier.fill(lost) if tier is not None else ()
 
     def _told_place(self) -> str | None:
         """What the group of an archive says on the node."""
@@ -84,6 +52,36 @@ class TieredAsking:
         except (FlowMeshError, OSError) as error:
             hint = "Option 'archive' = 'none' reads the log alone."
             raise bad_option("archive", f"{place} cannot be read here: {error}", hint) from None
+
+
+class TieredAsking:
+    """In the place of the log's own asking. What the log still has is asked of the log."""
+
+    def __init__(self, log: StreamAsking, lookup: ArchiveLookup, *, always: bool = False) -> None:
+        self._log = log
+        self._lookup = lookup
+        self._always = always
+        """Whether the archive is looked at, too, when the log has dropped nothing."""
+        self._tier: ColdTier | None = None
+        self._starts: tuple[int, ...] | None = None
+        """Where the log began when the archive was last looked at: unless that moves, the archive need not be asked."""
+        self._facts: StreamFacts | None = None
+
+    @property
+    def log_facts(self) -> StreamFacts:
+        """What the log alone said when `facts` was last asked."""
+        assert self._facts is not None, "facts come first"
+        return self._facts
+
+    def facts(self) -> StreamFacts:
+        facts = self._facts = self._log.facts()
+        starts = tuple(each.start for each in facts.partitions)
+        if starts != self._starts and (any(starts) or self._always):
+            self._tier, self._starts = self._lookup.tier(), starts
+        if self._tier is None:
+            return facts
+        tier = self._tier
+        return facts._replace(partitions=tuple(_widened(each, tier) for each in facts.partitions))
 
     @property
     def tier(self) -> ColdTier | None:

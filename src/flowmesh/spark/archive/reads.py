@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowmesh.base.errors import FlowMeshError
 from flowmesh.spark.archive.job import store_of
-from flowmesh.spark.batch_source import asking_of, location_of, read_options, refuse
+from flowmesh.spark.batch_source import location_of, log_of, read_options, refuse
 from flowmesh.spark.bounds import ends, starts
 from flowmesh.spark.cold_tier import ColdPiece
 from flowmesh.spark.errors import data_lost, explained
 from flowmesh.spark.location import Location, Range
 from flowmesh.spark.options import EARLIEST
 from flowmesh.spark.schema import COLUMNS, ddl_of
-from flowmesh.spark.tiered import AUTO, NONE, TieredAsking
+from flowmesh.spark.tiered import AUTO, NONE, ArchiveLookup, TieredAsking
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -60,9 +60,8 @@ def read(spark: SparkSession, stream: str | None = None, *, archive: str = AUTO,
 
 
 def _cut(spark: SparkSession, location: Location, values: Mapping[str, Any]) -> _Cut:
-    archive = values["archive"]
-    log = asking_of(location, NONE)
-    asking = TieredAsking(log, location, archive, files=partial(store_of, spark), always=True)
+    lookup = ArchiveLookup(location, values["archive"], partial(store_of, spark))
+    asking = TieredAsking(log_of(location), lookup, always=True)
     try:
         facts = asking.facts()
         begin, end = starts(asking, facts, values, EARLIEST), ends(asking, facts, values)
