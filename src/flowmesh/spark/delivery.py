@@ -69,7 +69,7 @@ class Delivery:
         self._connection: DirectConnection | None = None
         self._under_way_bytes = 0
         self._patience_s = plan.node.patience_ns / NANOSECONDS
-        self._calm_since = time.monotonic()
+        self._troubled_since: float | None = None
         self._pause_s = PAUSE_FIRST_S
         self.rows = 0
         self.found = 0
@@ -187,9 +187,11 @@ class Delivery:
                 connection.close()
 
     def _pause(self, error: FlowMeshError) -> None:
-        """Raises the error when nothing has been acknowledged for as long as the query's patience lasts."""
+        """Raises the error when nothing was acknowledged since the trouble began, for as long as patience lasts."""
         pause = random.uniform(self._pause_s / 4, self._pause_s)
-        if time.monotonic() + pause > self._calm_since + self._patience_s:
+        if self._troubled_since is None:
+            self._troubled_since = time.monotonic()
+        if time.monotonic() + pause > self._troubled_since + self._patience_s:
             raise explained(error, f"{self._plan.where}, for {self._patience_s:g} s") from error
         time.sleep(pause)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
@@ -210,7 +212,7 @@ class Delivery:
         if isinstance(answer, PartitionAppend) and not answer.repeated:
             lane.under_way = None
             lane.next_sequence, lane.end_offset = sending.end_sequence, answer.end_offset
-            self._calm_since = time.monotonic()
+            self._troubled_since = None
             self._pause_s = PAUSE_FIRST_S
         else:
             lane.take_back()
