@@ -79,7 +79,7 @@ class Replay:
     def _side_by_side(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         while self._next is not None and len(rows):
             count = min(len(rows), len(self._next))
-            if not rows.slice(0, count).equals(self._next.slice(0, count)):
+            if not _same(rows.slice(0, count), self._next.slice(0, count)):
                 self._loose = Counter(_digests(self._next))
                 for batch in self._stored:
                     self._loose.update(_digests(batch))
@@ -103,6 +103,11 @@ class Replay:
                 del loose[digest]
         self.matched += new.count(False)
         return rows.filter(pa.array(new, pa.bool_()))
+
+
+def _same(rows: pa.RecordBatch, stored: pa.RecordBatch) -> bool:
+    """By what they hold: the fields of one may be nullable and those of the other not."""
+    return all(ours.equals(theirs) for ours, theirs in zip(rows.columns, stored.columns, strict=True))
 
 
 def _digests(rows: pa.RecordBatch) -> list[bytes]:
