@@ -32,7 +32,6 @@ from flowmesh.streams.producers import Producers
 from tests.sim.planting import Bug, NoDirectorySync, Patch, explored, require_caught
 
 CRASHES = Plan(second_crashes_max=0, faults=False, violations_max=6, stride=5)
-LONG = Plan(second_crashes_max=0, faults=False, violations_max=40, stride=5)
 
 
 # --- the bugs
@@ -217,7 +216,7 @@ def groups_found_by_the_name_of_their_stream(patch: Patch) -> None:
 
 
 BUGS = (
-    Bug("ack before fsync", ack_before_fsync, "node-streams", "acknowledged as durable, is lost", LONG),
+    Bug("ack before fsync", ack_before_fsync, "node-streams", "acknowledged as durable, is lost", CRASHES),
     Bug("producers forgotten at a restart", producers_forgotten_at_a_restart, "node-producers", "repetition", CRASHES),
     Bug("snapshot before the sync", snapshot_before_the_sync, "node-policies", "not what its log says", CRASHES),
     Bug("foreign snapshot", snapshot_of_another_history_trusted, "foreign snapshot", "not what its log says"),
