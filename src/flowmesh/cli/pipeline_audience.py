@@ -31,7 +31,7 @@ class FullAudience(Audience, Protocol):
 @contextmanager
 def audience_for(*, as_json: bool) -> Iterator[FullAudience]:
     if as_json:
-        yield JsonLines()
+        yield JsonEvents()
     elif sys.stderr.isatty():
         from rich.console import Console
         from rich.live import Live
@@ -91,7 +91,7 @@ class LiveLines(PlainLines):
         super().ended(run)
 
 
-class JsonLines:
+class JsonEvents:
     def started(self, run: PipelineRun) -> None:
         _say("started", run, {"file": run.file, "pid": run.pid, "mode": run.mode})
 
