@@ -132,7 +132,7 @@ def test_a_failing_call(tmp_path: Path, library: Path, fault: Fault, policy: str
         if fault.name.startswith("fsync of the segment"):
             assert read_local_log(directory).end_offset <= done.acknowledged_end, "what no fsync covered was shown"
     else:
-        assert refused == [DISK_FULL] * (fault.times // FLOOR_ATTEMPTS)
+        assert refused == [DISK_FULL] * fault.times
         assert done.child.lines[-3].startswith("ack"), "the log did not heal"
         assert done.child.lines[-1] == "closed"
     require_everything_kept(done)
