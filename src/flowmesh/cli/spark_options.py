@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
+
+from flowmesh.base.errors import FlowMeshError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,9 +28,16 @@ def spark_options(function: Callable[..., None]) -> Callable[..., None]:
     return option(conf(function))
 
 
+_WORDS_BYTES = 4_000
+
+
 @contextmanager
-def session_for(name: str, master: str | None, conf: tuple[str, ...]) -> Iterator[SparkSession]:
-    """One that runs in this process already is used, and left running."""
+def session_for(name: str, master: str | None, conf: tuple[str, ...], *, quiet: bool = True) -> Iterator[SparkSession]:
+    """One that runs in this process already is used, and left running.
+
+    `quiet` is for work that is all our own: what Java and Spark's workers say on standard error, a warning at each
+    start and now and then a traceback at the end, is shown only when they fail.
+    """
     from flowmesh.spark.sessions import session
 
     settings: dict[str, str] = {}
@@ -34,18 +46,49 @@ def session_for(name: str, master: str | None, conf: tuple[str, ...]) -> Iterato
         if not equals or not key.strip():
             raise click.BadParameter(f"{setting!r} is no setting. Write NAME=VALUE.", param_hint="'--conf'")
         settings[key.strip()] = value
-    is_own = not _is_running()
-    found = session(master, app_name=name, conf=settings)
-    try:
-        yield found
-    finally:
-        if is_own:
+    if _is_running():
+        yield session(master, app_name=name, conf=settings)
+        return
+    with tempfile.TemporaryFile() as words:
+        try:
+            with _stderr_to(words if quiet else None):
+                found = session(master, app_name=name, conf=settings)
+        except Exception:
+            _show(words)
+            raise
+        try:
+            yield found
+        except (FlowMeshError, click.ClickException, click.exceptions.Exit):
+            raise
+        except Exception:
+            _show(words)
+            raise
+        finally:
             found.stop()
 
 
-def _is_running() -> bool:
-    import sys
+def _show(words: IO[bytes]) -> None:
+    words.seek(max(words.seek(0, os.SEEK_END) - _WORDS_BYTES, 0))
+    click.echo(words.read(), err=True, nl=False)
 
+
+@contextmanager
+def _stderr_to(file: IO[bytes] | None) -> Iterator[None]:
+    """For the programs that are started meanwhile, as long as they live."""
+    if file is None:
+        yield
+        return
+    sys.stderr.flush()
+    own = os.dup(2)
+    os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+
+
+def _is_running() -> bool:
     context = sys.modules.get("pyspark")
     return context is not None and context.SparkContext._active_spark_context is not None
 
@@ -68,8 +111,6 @@ class SparkBar:
 
 @contextmanager
 def job_bar(label: str) -> Iterator[SparkBar]:
-    import sys
-
     if not sys.stderr.isatty():
         yield SparkBar(None, None)
         return

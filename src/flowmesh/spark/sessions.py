@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from flowmesh.base.errors import BadRequest
+from flowmesh.spark.errors import Condition, FlowMeshSparkError
 from flowmesh.spark.java import java_home
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def session(
     that are made here. Where a session runs already it is returned, with what of `conf` can still be changed.
     """
     try:
+        from py4j.protocol import Py4JError
         from pyspark import SparkContext
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise BadRequest(f"pyspark cannot be imported: {error}.", hint="Install 'flowmesh[spark]'.") from error
@@ -55,7 +58,19 @@ def session(
     if running is None:
         wanted = _settings(master, app_name, wanted, submitted="PYSPARK_GATEWAY_PORT" in os.environ)
         _prepare(os.environ, wanted.get("spark.master", ""))
-    return SparkSession.Builder().config(map=dict(wanted)).getOrCreate()
+    try:
+        return SparkSession.Builder().config(map=dict(wanted)).getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        hint = "Look at the master, at the settings, and at what Java says."
+        raise FlowMeshSparkError(
+            Condition.FAILED, f"Spark does not start: {_reason(error)}", option="master", hint=hint
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The line that says it. Py4J puts a page of Java around it."""
+    cause = getattr(error, "java_exception", None)
+    return str(cause.getMessage() if cause is not None else error).partition("\n")[0]
 
 
 def _settings(master: str | None, app_name: str, conf: dict[str, str], *, submitted: bool) -> dict[str, str]:
