@@ -24,13 +24,16 @@ STAMP_LOCK := $(VENV)/.stamp-lock
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo serve test check bench soak lock clean
+.PHONY: help demo demo-log serve test check bench soak lock clean
 
 help: ## Show this list
 	@echo "FlowMesh: make <target>"
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(STAMP_CORE) ## Kill a writer, flip a bit, forge a history; see it all found (core requirements only)
+demo: $(STAMP_SPARK) ## The tour: a node, a Spark pipeline, the archive, time travel, a caught tamperer (2 minutes)
+	$(BIN)/python -m examples.demo_tour
+
+demo-log: $(STAMP_CORE) ## Kill a writer, flip a bit, forge a history; see it all found (core requirements only)
 	$(BIN)/python examples/demo_log.py
 
 serve: $(STAMP_CORE) ## Run a node on this machine; its data go to ./flowmesh-data (core requirements only)
@@ -46,7 +49,7 @@ check: $(STAMP_DEV) ## Lint, format, types, layers and house rules
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest tests/tidy
 
-bench: $(STAMP_DEV) ## Measure the log on this machine
+bench: $(STAMP_DEV) ## Measure log, node and Spark on this machine
 	$(BIN)/python -m benchmarks
 
 soak: $(STAMP_FUZZ) ## Run the long and random tests, for SOAK_SECONDS at most (default 1800)

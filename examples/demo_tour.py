@@ -1,4 +1,4 @@
-"""The whole tour: a node, orders, a pipeline, an archive, a look into the past, and a tamperer who is caught.
+"""The whole tour: a node, orders, a pipeline, a kill, an archive, a look into the past, and a tamperer who is caught.
 
 Run it with `make demo`. Everything is checked against what the orders are known to be; it ends with 1 if anything is
 not as it must be, and leaves nothing behind. `--keep` leaves the files, `--orders` says how many orders there are.
@@ -29,6 +29,8 @@ from flowmesh.base.errors import FlowMeshError
 from flowmesh.base.limits import KIB
 from flowmesh.cli.main import flowmesh
 from flowmesh.client.blocking import BlockingClient, connect_blocking
+from flowmesh.spark.file_stream import partition_directory
+from flowmesh.spark.options import StreamName
 from flowmesh.testing import NodeProcess
 
 PIPELINE = Path(__file__).parent / "orders" / "pipeline.yaml"
@@ -144,7 +146,11 @@ class Tour:
             time.sleep(1)
             late = [generator.too_late(number).as_json() for number in range(TOO_LATE)]
             rest = [generator.value(number, self.orders) for number in range(self.half, self.orders)]
-            sent += generator.send(stream, [*late, *rest, generator.closing(last + 1).as_json()])
+            sent += generator.send(stream, rest[: len(rest) // 2])
+            self.node.kill()
+            say("kill -9 of the node, while the pipeline reads from it and writes to it; and a new start")
+            self.node.start()
+            sent += generator.send(stream, [*late, *rest[len(rest) // 2 :], generator.closing(last + 1).as_json()])
             say(f"sent the other half, and {TOO_LATE} orders for windows that are closed")
             seen = lines.until(lambda seen: seen.rows_out >= windows, f"there are not {windows} windows")
             lines.until(lambda seen: seen.dead_letters >= self.broken, "broken orders are missing")
@@ -152,7 +158,7 @@ class Tour:
         say("ended in order by SIGTERM")
         told("pipeline", "list")
         told("group", "list", "orders")
-        self.found("orders", f"{sent:,} through the pipeline, some in order, some late")
+        self.found("orders", f"{sent:,} through the pipeline, some late, and the node killed under it")
         self.found("windows", f"{windows} of a minute and a category, each written exactly once")
 
     @property
@@ -224,11 +230,12 @@ class Tour:
         return text
 
     def _tamper(self) -> None:
-        cold = next(iter(sorted(self.archive.rglob("*.parquet"))))
+        cold = min(self.archive.rglob("*.parquet"))
         with flipped(cold):
             text = self._verify("NOT SOUND")
         expect(cold.name in text, "the damaged file is not named")
-        hot = next(iter(sorted((self.place / "data" / "streams").rglob("segment-*.log"))))
+        orders = StreamName("default", "default", "orders")
+        hot = min(partition_directory(str(self.place / "data"), orders, 0).glob("segment-*.log"))
         with flipped(hot):
             text = self._verify("NOT SOUND")
         expect("cannot be served" in text, "the lost offsets are not named")
