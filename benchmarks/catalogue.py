@@ -11,6 +11,7 @@ from benchmarks import (
     node_sdk,
     reads,
     recoveries,
+    spark_archive,
     spark_read,
     spark_write,
     verification,
@@ -30,6 +31,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     *node_http.BENCHMARKS,
     *spark_read.BENCHMARKS,
     *spark_write.BENCHMARKS,
+    *spark_archive.BENCHMARKS,
 )
 
 

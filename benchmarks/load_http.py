@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -104,7 +105,7 @@ def open_loop(port: int, token: str, stream: str, connections: int, rate: float,
     found: list[float] = []
     under_way: dict[int, int] = {}
     with callers(port, connections) as (known, poll):
-        idle = list(known)
+        idle = deque(known)  # in turn: one that is never used is closed by the node after a while
         start, sent = time.perf_counter(), 0
         while len(found) < count:
             now = time.perf_counter()
@@ -112,7 +113,7 @@ def open_loop(port: int, token: str, stream: str, connections: int, rate: float,
                 raise TimeoutError("the node did not keep up with half of what it did before")
             due = min(int((now - start) * rate), count)
             while idle and sent < due:
-                descriptor = idle.pop()
+                descriptor = idle.popleft()
                 under_way[descriptor] = sent
                 known[descriptor].link.sendall(data)
                 sent += 1

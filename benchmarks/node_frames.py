@@ -28,7 +28,7 @@ def run_pipelined(place: Place) -> list[Result]:
         wanted = 2 * (place.sizes.rounds + 1) * place.sizes.node_appends
         if here.end_offset("singles") != wanted:
             raise ValueError("not all that was acknowledged is there")
-        return [_with_open_loop(here, place.sizes, results[0]), results[1]]
+        return [_with_notes(here, place.sizes, results[0]), results[1]]
 
 
 def _beside_echo(here: Ground, sizes: Sizes, echo_port: int, row: Row) -> Result:
@@ -46,8 +46,8 @@ def _beside_echo(here: Ground, sizes: Sizes, echo_port: int, row: Row) -> Result
     return Result(row, alternate(sizes.rounds, ours, theirs), Unit.RECORDS, count)
 
 
-def _with_open_loop(here: Ground, sizes: Sizes, result: Result) -> Result:
-    """Adds how long appends take when they come at half of the rate that was just measured."""
+def _with_notes(here: Ground, sizes: Sizes, result: Result) -> Result:
+    """Adds how long appends take when they come at half of the measured rate, and what the disk allows."""
     here.stream("steady")
     rate = result.volume / statistics.median(result.samples.subject) / 2
     found = here.loader.ask(
@@ -58,7 +58,12 @@ def _with_open_loop(here: Ground, sizes: Sizes, result: Result) -> Result:
         rate=rate,
         seconds=sizes.node_seconds,
     )
-    return Result(result.row, result.samples, result.unit, result.volume, open_loop_note(rate, found))
+    one_sync = here.loader.seconds("plain_sync", directory=str(here.node.data_dir.parent), count=sizes.appends)
+    most = (
+        f"a write and fdatasync alone: p50 {one_sync * 1e3:,.2f} ms, so no more than {WINDOW / one_sync:,.0f} a second"
+    )
+    note = f"{open_loop_note(rate, found)}; {most}"
+    return Result(result.row, result.samples, result.unit, result.volume, note)
 
 
 def open_loop_note(rate: float, found: dict[str, float]) -> str:

@@ -68,8 +68,14 @@ class Ground(NamedTuple):
 
 @contextmanager
 def ground(place: Place) -> Iterator[Ground]:
-    with place.folder("node") as folder, NodeProcess(folder / "data") as node, _process("node_load") as process:
-        yield Ground(node, Loader(process))
+    with place.folder("node") as folder, NodeProcess(folder / "data") as node, loader() as load:
+        yield Ground(node, load)
+
+
+@contextmanager
+def loader() -> Iterator[Loader]:
+    with _process("node_load") as process:
+        yield Loader(process)
 
 
 @contextmanager
