@@ -1,6 +1,7 @@
 """What the log promises, shown: a writer is killed, a byte is flipped, a history is forged, and none of it goes unseen.
 
-Run it with `make demo-log`, or with --records and --keep to look at what it leaves. It ends with 1 if anything misbehaves.
+Run it with `make demo-log`, or with --records, and --keep to look at what it leaves. It ends with 1 if anything
+misbehaves.
 """
 
 from __future__ import annotations
