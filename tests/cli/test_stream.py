@@ -56,7 +56,8 @@ def test_lines_come_out_as_they_went_in() -> None:
     assert said == "10,000 records, durable: fsynced before they were acknowledged (batch)\n"
     assert ok("read", "lines").encode() == numbers(0, 10_000)
     assert ok("read", "lines", "--from", 9_998) == "9998\n9999\n"
-    assert ok("read", "lines", "--from", "latest") == ""
+    assert ok("read", "lines", "--from", "latest") == ok("read", "lines", "--from", 10_000) == ""
+    assert "offset 10001 is outside this log" in refusal("read", "lines", "--from", 10_001)
     assert ok("read", "lines", "--limit", 2) == "0\n1\n"
     assert ok("read", "lines", "--limit", 0) == ""
     assert ok("read", "lines", "--from", "2020-01-01", "--limit", 1) == "0\n"
@@ -76,6 +77,25 @@ def test_ndjson_goes_in_and_out_and_on_into_a_log(tmp_path: Path) -> None:
     assert [record["offset"] for record in found] == [0, 1, 2], "one key, one partition"
     assert found[0]["headers"] == {"h": "v"}
     assert append(tmp_path / "log", "--ndjson", stdin=out)["records"] == 3
+
+
+def test_what_was_read_over_http_can_be_appended(node: Served) -> None:
+    ok("create", "origin", "--partitions", 2)
+    ok("append", "origin", "--partition", 1, stdin="a\nb\n")
+    assert [json.loads(line)["partition"] for line in ok("read", "origin", "--json").splitlines()] == [1, 1]
+    connection = node.connection()
+    headers = {"authorization": f"Bearer {node.token}", "accept": "application/x-ndjson"}
+    connection.request("GET", "/v1/default/default/streams/origin/records?partition=1", headers=headers)
+    lines = connection.getresponse().read()
+    connection.close()
+    assert told("append", "origin", "--ndjson", "--partition", 0, stdin=lines)["records"] == 2
+    assert ok("read", "origin", "--partition", 0) == "a\nb\n"
+
+
+def test_how_a_stream_is_kept_is_told_as_it_is_asked_for() -> None:
+    ok("create", "kept", "--retention-age", "36h", "--segment-age", "90s")
+    said = ok("alter", "kept", "--retention-bytes", "1GiB")
+    assert all(words in said for words in ("retention age  36h\n", "segment age    90s\n", "retention size 1.0 GiB\n"))
 
 
 def test_a_line_that_cannot_be_taken_is_named_and_what_came_before_is_kept() -> None:

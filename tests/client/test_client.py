@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ import flowmesh
 from flowmesh.base import errors
 from flowmesh.client import Client
 from flowmesh.client.address import parse_address
+from flowmesh.client.direct import DirectConnection
 from flowmesh.format import frame
 from flowmesh.format.frame import FrameDecoder, FrameKind
 from flowmesh.operations.frames import Welcome, error_header
@@ -97,6 +99,47 @@ def test_what_cannot_be_reached_is_said_in_time() -> None:
             await flowmesh.connect("flowmesh://127.0.0.1:1", token="a.b", timeout_s=0.3)
 
     asyncio.run(run())
+
+
+def test_the_port_of_http_is_told_from_that_of_frames(node: NodeProcess) -> None:
+    url = node.http_url.replace("http", "flowmesh")
+
+    async def run() -> None:
+        with pytest.raises(errors.BadRequest, match="speaks HTTP"):
+            await flowmesh.connect(url, token=node.token)
+
+    asyncio.run(run())
+    with pytest.raises(errors.BadRequest, match="speaks HTTP"):
+        DirectConnection(parse_address(url), node.token)
+
+
+def test_a_token_may_bring_the_end_of_its_line_along(node: NodeProcess) -> None:
+    async def run() -> None:
+        async with flowmesh.connect(node.url, token=node.token + "\n") as client:
+            await client.describe_node()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("wrong", ["text", 7, {"a": 1}])
+def test_what_is_not_bytes_is_refused_with_what_to_do(node: NodeProcess, wrong: Any) -> None:
+    async def work(client: Client) -> None:
+        stream = client.stream("bytes")
+        if "bytes" not in await client.list_streams():
+            await client.create_stream("bytes")
+        for attempt in (stream.append(wrong), stream.append(b"", key=wrong), stream.append_many([b"", wrong])):
+            with pytest.raises(errors.BadRequest, match=r"is bytes, not .* Encode it first"):
+                await attempt
+        for headers in ({"trace": "a1"}, [("trace", "a1")], "trace", [b"trace"], 7):
+            with pytest.raises(errors.BadRequest, match="pairs of bytes"):
+                await stream.append(b"", headers=cast(Any, headers))
+        async with await stream.producer() as producer:
+            with pytest.raises(errors.BadRequest, match="Encode it first"):
+                await producer.send(wrong)
+            await producer.send(b"this goes on")
+        assert (await stream.describe()).partitions[0].end_offset > 0
+
+    with_client(node, work)
 
 
 def test_a_node_that_accepts_and_says_nothing_is_not_waited_for() -> None:

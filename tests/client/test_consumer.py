@@ -79,6 +79,19 @@ def test_a_beginning_that_cannot_be_is_an_error(node: NodeProcess, start: str | 
     with_client(node, work)
 
 
+def test_a_beginning_behind_the_end_is_an_error_unless_some_partition_reaches_it(node: NodeProcess) -> None:
+    async def work(client: Client) -> None:
+        stream = await client.create_stream("uneven", partitions=2)
+        await stream.append_many([b"a"] * 5, partition=1)
+        for start, left in ((3, 2), (5, 0)):
+            async with stream.consumer(start, until_end=True) as consumer:
+                assert len([record async for record in consumer]) == left
+        with pytest.raises(errors.OffsetOutOfRange, match=r"\[0, 5\)"):
+            await stream.consumer(6, until_end=True).open()
+
+    with_client(node, work)
+
+
 def test_all_partitions_are_followed_each_in_its_order(node: NodeProcess) -> None:
     async def work(client: Client) -> None:
         stream = await filled(client, "parts", 300, partitions=3)

@@ -95,7 +95,20 @@ def test_plain_text_to_a_tls_port_gets_nothing(secure: tuple[NodeProcess, Path])
     node, _ = secure
 
     async def run() -> None:
-        with pytest.raises(errors.Unavailable):
+        with pytest.raises(errors.FlowMeshError, match="flowmeshs://"):
             await flowmesh.connect(node.url.replace("flowmeshs", "flowmesh"), token=node.token, timeout_s=0.5)
 
     asyncio.run(run())
+
+
+def test_tls_to_a_port_without_it_is_refused_at_once(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "plain") as node:
+        url = node.url.replace("flowmesh", "flowmeshs")
+
+        async def run() -> None:
+            with pytest.raises(errors.BadRequest, match="does not speak TLS"):
+                await flowmesh.connect(url, token=node.token)
+
+        asyncio.run(run())
+        with pytest.raises(errors.BadRequest, match="does not speak TLS"):
+            DirectConnection(parse_address(url), node.token)

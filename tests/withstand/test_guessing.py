@@ -71,6 +71,7 @@ def test_guessing_is_slowed_down_and_others_are_served(node: NodeProcess, wires:
         assert guesser.over(wire, target) == TOLD_TO_WAIT, "the right secret is no longer found by guessing"
         assert guesser.over(wire, node.token) == "OK", "another token of the same address is good"
         assert Guesser(ports, "127.0.2.2").over(wire, target) == "OK", "another address is not to blame"
+        assert guesser.over(wire, target) == TOLD_TO_WAIT, "that it was used elsewhere opens no door here"
     honest.require_served()
     honest.close()
 

@@ -12,6 +12,7 @@ from flowmesh.access.throttle import Throttle
 from flowmesh.base.errors import FlowMeshError, Forbidden, NotFound, TooManyRequests, Unauthenticated
 from flowmesh.base.names import checked_name
 from flowmesh.catalog.machine import CatalogMachine
+from flowmesh.catalog.model import no_stream
 from flowmesh.operations.messages import Request
 from flowmesh.operations.table import Operation, Scope
 from flowmesh.ports.clock import Clock
@@ -112,23 +113,26 @@ def _require(grant: Grant, operation: Operation, request: Request) -> None:
         raise NotFound(f"there is no tenant {address['tenant']!r}.", field="tenant")
     if not grant.allows(operation.permission):
         raise Forbidden(
-            f"this token may not {operation.name}.",
+            f"this token does not allow {operation.name!r}.",
             hint=f"It needs the permission '{operation.permission.value}' (or 'admin').",
         )
     if operation.scope is Scope.NODE and operation.method != "GET" and not grant.is_operator:
-        raise Forbidden(f"only the node's operator may {operation.name}.", hint="Use a token whose tenant is '*'.")
+        raise Forbidden(f"{operation.name!r} is for the operator of the node.", hint="Use a token whose tenant is '*'.")
 
 
 def not_found(request: Request) -> NotFound:
     """The one answer for streams that are not there and for those of other tenants."""
     parts = [str(getattr(request, name)) for name in _ADDRESS_FIELDS if getattr(request, name, None) is not None]
-    return NotFound(f"there is no stream {'/'.join(parts)!r}.", field="name")
+    if len(parts) < len(_ADDRESS_FIELDS):
+        return NotFound(f"there is no namespace {'/'.join(parts)!r}.", field="namespace")
+    return no_stream("/".join(parts))
 
 
 def _unauthenticated() -> Unauthenticated:
     return Unauthenticated(
         "this needs a token that this node knows.",
-        hint="Send 'Authorization: Bearer <id.secret>'; the first one is in the node's data directory.",
+        hint="A token reads id.secret, after 'Authorization: Bearer' on HTTP; the first one is in admin.token in the "
+        "node's data directory.",
     )
 
 

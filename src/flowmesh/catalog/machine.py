@@ -11,7 +11,7 @@ from flowmesh.base.limits import STREAMS_PER_TENANT_MAX, TENANTS_MAX, TOKENS_PER
 from flowmesh.catalog import commands, events
 from flowmesh.catalog.commands import Command
 from flowmesh.catalog.events import Event
-from flowmesh.catalog.model import Stream, StreamKey, Tenant, Token
+from flowmesh.catalog.model import Stream, StreamKey, Tenant, Token, no_stream
 
 STATE_VERSION = 1
 
@@ -65,9 +65,13 @@ class CatalogMachine:
 
     def _create_tenant(self, name: str, now_ns: int) -> CatalogDecision:
         if name in self.state.tenants:
-            raise AlreadyExists(f"there is a tenant {name!r} already.", field="tenant")
+            raise AlreadyExists(
+                f"there is a tenant {name!r} already.", field="tenant", hint="Use it, or choose another name."
+            )
         if len(self.state.tenants) >= TENANTS_MAX:
-            raise LimitExceeded(f"a node holds at most {TENANTS_MAX} tenants.", field="tenant")
+            raise LimitExceeded(
+                f"a node holds at most {TENANTS_MAX} tenants.", field="tenant", hint="Delete one that is not used."
+            )
         tenant = Tenant(name, now_ns)
         return CatalogDecision([events.TenantCreated(tenant)], tenant)
 
@@ -91,10 +95,18 @@ class CatalogMachine:
         if command.tenant not in self.state.tenants:
             raise NotFound(f"there is no tenant {command.tenant!r}.", field="tenant")
         if key in self.state.streams:
-            raise AlreadyExists(f"there is a stream {'/'.join(key)!r} already.", field="name")
+            raise AlreadyExists(
+                f"there is a stream {'/'.join(key)!r} already.",
+                field="name",
+                hint="Use it, alter it, or choose another name.",
+            )
         held = sum(1 for tenant, _, _ in self.state.streams if tenant == command.tenant)
         if held >= STREAMS_PER_TENANT_MAX:
-            raise LimitExceeded(f"a tenant holds at most {STREAMS_PER_TENANT_MAX} streams.", field="name")
+            raise LimitExceeded(
+                f"a tenant holds at most {STREAMS_PER_TENANT_MAX} streams.",
+                field="name",
+                hint="Delete one that is not used.",
+            )
         stream = Stream(*key, next_offset, now_ns, command.settings)
         return CatalogDecision([events.StreamCreated(stream)], stream)
 
@@ -115,7 +127,11 @@ class CatalogMachine:
             raise NotFound(f"there is no tenant {token.tenant!r}.", field="tenant")
         held = sum(1 for other in self.state.tokens.values() if other.tenant == token.tenant)
         if held >= TOKENS_PER_TENANT_MAX:
-            raise LimitExceeded(f"a tenant holds at most {TOKENS_PER_TENANT_MAX} tokens.", field="tenant")
+            raise LimitExceeded(
+                f"a tenant holds at most {TOKENS_PER_TENANT_MAX} tokens.",
+                field="tenant",
+                hint="Revoke one that is not used.",
+            )
         return CatalogDecision([events.TokenCreated(token)], token)
 
     def _rotate_token(self, command: commands.SwapToken) -> CatalogDecision:
@@ -127,7 +143,7 @@ class CatalogMachine:
     def _stream(self, key: StreamKey) -> Stream:
         stream = self.state.streams.get(key)
         if stream is None:
-            raise NotFound(f"there is no stream {'/'.join(key)!r}.", field="name")
+            raise no_stream("/".join(key))
         return stream
 
     def _token(self, token_id: str) -> Token:

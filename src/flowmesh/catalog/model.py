@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from flowmesh.base.errors import NotFound
+
 DEFAULT_TENANT = "default"
 DEFAULT_NAMESPACE = "default"
 
@@ -52,3 +54,12 @@ class Token(msgspec.Struct, frozen=True):
 
 
 StreamKey = tuple[str, str, str]
+
+
+def no_stream(path: str) -> NotFound:
+    """The one answer, in the same words wherever it is given: nobody learns from it whose streams there are."""
+    return NotFound(
+        f"there is no stream {path!r}.",
+        field="name",
+        hint="Look at tenant, namespace and name; a stream is created before it is used.",
+    )

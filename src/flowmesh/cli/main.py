@@ -31,8 +31,13 @@ def flowmesh() -> None:
 
     \b
     Example:
+      flowmesh serve
+      flowmesh stream create numbers
+      seq 1 1000 | flowmesh stream append numbers
+      flowmesh stream read numbers --from 990
+    \b
+    A log in a directory needs no server:
       seq 1 1000 | flowmesh log append numbers
-      flowmesh log read numbers --from 990
       flowmesh log verify numbers
     """
 

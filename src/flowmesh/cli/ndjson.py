@@ -29,8 +29,13 @@ class RecordLine(msgspec.Struct, forbid_unknown_fields=True):
     key: Text | None = None
     headers: dict[str, Text] | list[tuple[Text, Text]] | None = None
     time: int | str | None = None
-    offset: int | None = None
-    """Taken so that what was read can be appended elsewhere, and not used: a log gives its own offsets."""
+    # What a read gives beside these, here and over HTTP. Taken so that what was read can be appended elsewhere, and not
+    # used: a log gives its own offsets.
+    offset: Any = None
+    partition: Any = None
+    id: Any = None
+    type: Any = None
+    schema_version: Any = None
 
 
 class InputRecord(NamedTuple):
@@ -113,8 +118,9 @@ _time_text = lru_cache(maxsize=1024)(to_text)  # the records of a batch often ha
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
-def as_lines(records: Iterable[Record]) -> bytes:
-    return _encode_lines([_as_dictionary(record) for record in records])
+def as_lines(records: Iterable[Record], partition: int | None = None) -> bytes:
+    place = {} if partition is None else {"partition": partition}
+    return _encode_lines([place | _as_dictionary(record) for record in records])
 
 
 def _as_dictionary(record: Record) -> dict[str, Any]:

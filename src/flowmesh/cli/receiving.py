@@ -50,7 +50,7 @@ def _show_all(
             break
         columns, low = batch.columns, batch.skip
         high = columns.count if left is None else min(columns.count, low + left)
-        show(out, columns, low, high, as_json=as_json, verbose=verbose)
+        show(out, columns, low, high, as_json=as_json, verbose=verbose, partition=batch.partition)
         left = None if left is None else left - (high - low)
         if follow:
             out.flush()

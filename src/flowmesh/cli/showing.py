@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from flowmesh.format.columns import Columns, Record
 
 
-def show(out: BinaryIO, columns: Columns, low: int, high: int, *, as_json: bool, verbose: bool) -> None:
-    """The rows from `low` to before `high`."""
+def show(
+    out: BinaryIO, columns: Columns, low: int, high: int, *, as_json: bool, verbose: bool, partition: int | None = None
+) -> None:
+    """The rows from `low` to before `high`. In JSON those of a stream say which partition their offsets count in."""
     if as_json:
         from flowmesh.cli.ndjson import as_lines
 
-        out.write(as_lines(columns.records()[low:high]))
+        out.write(as_lines(columns.records()[low:high], partition))
     elif verbose:
         out.write(b"".join([_with_columns(record) for record in columns.records()[low:high]]))
     elif low < high:

@@ -180,7 +180,7 @@ def delete(asked: Asked, name: str, yes: bool) -> None:
 def _tell(described: StreamDescription, as_json: bool) -> None:
     import msgspec
 
-    from flowmesh.cli.tables import aligned, offsets_text, size_text
+    from flowmesh.cli.tables import aligned, length_text, offsets_text, size_text
 
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(described)))
@@ -188,10 +188,10 @@ def _tell(described: StreamDescription, as_json: bool) -> None:
     path = f"{described.tenant}/{described.namespace}/{described.name}"
     click.echo(f"stream {path}, id {described.id}, made {described.created}, durability {described.durability}")
     for title, value in (
-        ("retention age", None if described.retention_age_ms is None else f"{described.retention_age_ms} ms"),
+        ("retention age", None if described.retention_age_ms is None else length_text(described.retention_age_ms)),
         ("retention size", None if described.retention_bytes is None else size_text(described.retention_bytes)),
         ("segment size", None if described.segment_bytes is None else size_text(described.segment_bytes)),
-        ("segment age", None if described.segment_age_ms is None else f"{described.segment_age_ms} ms"),
+        ("segment age", None if described.segment_age_ms is None else length_text(described.segment_age_ms)),
     ):
         if value is not None:
             click.echo(f"{title:14} {value}")

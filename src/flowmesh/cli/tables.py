@@ -16,6 +16,14 @@ def size_text(size: float) -> str:
     return f"{size:.1f} {_UNITS[unit]}" if unit else f"{int(size)} B"
 
 
+def length_text(milliseconds: int) -> str:
+    """A length of time in the largest unit that it is a whole number of, as it can be given on the command line."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds} ms"
+
+
 def count_text(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 

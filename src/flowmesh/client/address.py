@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from flowmesh.base.errors import BadRequest
 
 DEFAULT_PORT = 7401
-_HINT = "Write flowmesh://host:port, or flowmeshs://host:port for TLS."
+_HINT = f"Write flowmesh://host:port, or flowmeshs://host:port for TLS; the port is that of frames, {DEFAULT_PORT}."
 
 
 @dataclass(frozen=True, slots=True)

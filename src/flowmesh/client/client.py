@@ -160,7 +160,8 @@ def connect(
     """
     if timeout_s <= 0:
         raise BadRequest("timeout_s has to be positive.", field="timeout_s")
-    return Connecting(Session(parse_address(url, ca_file, tls), token, timeout_s))
+    # A token that was read from a file brings the end of its line along, which is no part of any token.
+    return Connecting(Session(parse_address(url, ca_file, tls), token.strip(), timeout_s))
 
 
 def _place(name: str, namespace: str, tenant: str) -> tuple[str, str, str]:

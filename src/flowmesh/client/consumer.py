@@ -15,7 +15,7 @@ from typing import Self
 
 import msgspec
 
-from flowmesh.base.errors import Closed
+from flowmesh.base.errors import Closed, OffsetOutOfRange
 from flowmesh.base.limits import MIB
 from flowmesh.client.bookmark import Bookmark
 from flowmesh.client.feed import Feed, Place
@@ -123,13 +123,22 @@ class StreamConsumer:
             )
             self._numbers = [partition.partition for partition in described.partitions]
         known = {} if self._bookmark is None else await self._bookmark.find()
-        feeds = []
+        feeds: list[Feed] = []
+        bounds: list[FoundOffset] = []
         for number in self._numbers:
             place = Place(tenant, namespace, name, number)
             found = await self._find(place, known.get(number, self._start))
             end = found.end_offset if self._until_end else None
             feeds.append(Feed(self._session, place, found.offset, self._window, self._verify, end, self))
+            bounds.append(found)
+        self._require_reachable(bounds)
         return feeds
+
+    def _require_reachable(self, bounds: list[FoundOffset]) -> None:
+        """Who asks for all up to the end, from an offset that no partition has come to, has mistaken something."""
+        if self._until_end and bounds and all(found.offset > found.end_offset for found in bounds):
+            found = max(bounds, key=lambda each: each.end_offset)
+            raise OffsetOutOfRange(found.offset, found.start_offset, found.end_offset)
 
     async def close(self) -> None:
         first, self._closed = not self._closed, True

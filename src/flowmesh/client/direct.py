@@ -15,9 +15,10 @@ from typing import Self, TypeVar, cast
 import msgspec
 
 from flowmesh.base.buffers import Buffer
-from flowmesh.base.errors import BadRequest, Closed, FlowMeshError, Unavailable
+from flowmesh.base.errors import Closed, FlowMeshError, Unavailable
 from flowmesh.base.limits import FRAME_REPLY_BYTES_MAX
 from flowmesh.base.version import VERSION
+from flowmesh.client import strangers
 from flowmesh.client.address import NodeAddress
 from flowmesh.client.link import LinkLost
 from flowmesh.client.session import TIMEOUT_S
@@ -128,17 +129,18 @@ class DirectConnection:
         """The next frame, its body received straight into memory of its own, which Arrow may keep."""
         if self.failure is not None:
             raise self.failure
+        prefix = memoryview(b"")
         try:
-            prefix = frame.PREFIX.unpack(self._exactly(frame.PREFIX_SIZE))
-            length, correlation, version, kind, flags, code, header_bytes = prefix
+            prefix = self._exactly(frame.PREFIX_SIZE)
+            length, correlation, version, kind, flags, code, header_bytes = frame.PREFIX.unpack(prefix)
             frame.require(length, version, kind, header_bytes, FRAME_REPLY_BYTES_MAX, FRAME_REPLY_BYTES_MAX)
             header = bytes(self._exactly(header_bytes))
             body = self._exactly(frame.body_size(length, header_bytes))
         except OSError as error:
             raise self._lost(error) from error
         except FlowMeshError as error:
-            self.failure = error
-            raise
+            self.failure = strangers.stranger(self.address, bytes(prefix)) or error
+            raise self.failure
         return Frame(kind, flags, code, correlation, header, body)
 
     def _exactly(self, size: int) -> memoryview:
@@ -165,11 +167,7 @@ def _connected(address: NodeAddress, timeout_s: float) -> socket.socket:
         except BaseException:
             plain.close()
             raise
-    except ssl.SSLCertVerificationError as error:
-        raise BadRequest(
-            f"the certificate of {address} is not trusted: {error.verify_message}",
-            field="url",
-            hint="Name the authority that signed it with ca_file.",
-        ) from error
+    except ssl.SSLError as error:
+        raise strangers.tls_fault(address, error) from error
     except OSError as error:
         raise Unavailable(f"{address} cannot be reached: {error}") from error

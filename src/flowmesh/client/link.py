@@ -11,9 +11,10 @@ from typing import cast
 import msgspec
 
 from flowmesh.base.buffers import Buffer
-from flowmesh.base.errors import BadRequest, FlowMeshError, TimedOut, Unavailable
+from flowmesh.base.errors import FlowMeshError, TimedOut, Unavailable
 from flowmesh.base.limits import FRAME_REPLY_BYTES_MAX
 from flowmesh.base.version import VERSION
+from flowmesh.client import strangers
 from flowmesh.client.address import NodeAddress
 from flowmesh.format import frame
 from flowmesh.format.frame import CORRELATION_MAX, Frame, FrameDecoder, FrameKind
@@ -37,6 +38,8 @@ class Link(asyncio.Protocol):
         """Why this connection is of no use any more."""
         self.writable = asyncio.Event()
         self.writable.set()
+        self.first_words = b""
+        """What came first, for telling who it is that answers."""
         self.welcome: Welcome
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -54,18 +57,18 @@ class Link(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         try:
             _, link = await loop.create_connection(cls, address.host, address.port, ssl=address.tls)
-        except ssl.SSLCertVerificationError as error:
-            raise BadRequest(
-                f"the certificate of {address} is not trusted: {error.verify_message}",
-                field="url",
-                hint="Name the authority that signed it with ca_file.",
-            ) from error
+        except ssl.SSLError as error:
+            raise strangers.tls_fault(address, error) from error
         except OSError as error:
             raise Unavailable(f"{address} cannot be reached: {error}") from error
         try:
             header = _encode(Hello(token, f"flowmesh-python/{VERSION}"))
             answer = await link.call(FrameKind.HELLO, 0, header)
             link.welcome = _decode_welcome(answer.header)
+        except FlowMeshError as error:
+            link.abort()
+            lost = isinstance(error, LinkLost) and not link.first_words
+            raise strangers.stranger(address, link.first_words) or (strangers.silence(address) if lost else error)
         except BaseException:
             link.abort()
             raise
@@ -118,6 +121,8 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
+        if not self.first_words:
+            self.first_words = data[: strangers.FIRST_WORDS_BYTES]
         for item in self._decoder.feed(data):
             if isinstance(item, Frame):
                 self._take(item)

@@ -12,6 +12,7 @@ from typing import Self
 from flowmesh.base.errors import BadRequest, Closed, FlowMeshError, TooLarge
 from flowmesh.base.limits import MIB, RECORD_BYTES_MAX, REQUEST_BYTES_MAX
 from flowmesh.client.outbox import Outbox, Parcel, wire_form
+from flowmesh.client.payload import explained, require_bytes
 from flowmesh.client.session import Session
 from flowmesh.format import columns
 from flowmesh.format.batch import ANONYMOUS, Codec, Producer
@@ -108,6 +109,8 @@ class StreamProducer:
 
         What it returns is the batch's receipt: await it to know that the record is stored, or leave it to `flush`.
         """
+        if type(value) is not bytes or key is not None or headers:
+            require_bytes(value, key, headers)
         size = _size_of(value, key, headers)
         if self._held_bytes >= self._buffer_bytes or self._failure is not None or self._closed:
             await self._wait_for_room()
@@ -193,7 +196,8 @@ class StreamProducer:
             filling.linger.cancel()
         try:
             data = self._encoded(number, filling)
-        except FlowMeshError as error:
+        except FlowMeshError as fault:
+            error = explained(fault, filling.values)
             filling.done.set_exception(error)
             self.settled(filling.size)
             self.broken(error)

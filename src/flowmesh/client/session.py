@@ -72,7 +72,7 @@ class Session:
                 try:
                     link = await Link.open(self.address, self._token)
                 except (Unavailable, TimedOut) as error:  # nothing was asked yet, so there is nothing to be unsure of
-                    self._trouble = error.message
+                    self._trouble = str(error)
                     await self._pauses.pause()
                     continue
                 self._link = link

@@ -12,6 +12,7 @@ from flowmesh.base.limits import READ_BYTES_DEFAULT, SPLIT_BYTES_DEFAULT
 from flowmesh.client.bookmark import COMMIT_INTERVAL_S, Bookmark
 from flowmesh.client.consumer import Start, StreamConsumer
 from flowmesh.client.outbox import wire_form
+from flowmesh.client.payload import explained, require_bytes
 from flowmesh.client.producer import StreamProducer
 from flowmesh.client.received import ReceivedBatch, received
 from flowmesh.client.session import Session
@@ -109,6 +110,7 @@ class StreamHandle:
         partition: int | None = None,
     ) -> PartitionAppend:
         """One record; returns once it is stored. For many, `append_many` or a producer cost far less."""
+        require_bytes(value, key, headers)
         request = SingleAppend(*self.place, partition, key, tuple(headers), time_ns, value is None)
         appended = await self._session.request("stream.append", request, AppendReceipt, body=value or b"")
         return appended.appends[0]
@@ -124,9 +126,12 @@ class StreamHandle:
         compress: bool = False,
     ) -> PartitionAppend:
         """Records as one batch: all of them are stored, or none. They go to one partition, whatever their keys are."""
-        batch = columns.encode(
-            values, keys=keys, headers=headers, times_ns=times_ns, codec=Codec.ZSTD if compress else Codec.NONE
-        )
+        try:
+            batch = columns.encode(
+                values, keys=keys, headers=headers, times_ns=times_ns, codec=Codec.ZSTD if compress else Codec.NONE
+            )
+        except BadRequest as error:
+            raise explained(error, values) from error
         request = messages.AppendRecords(*self.place, partition)
         appended = await self._session.request(
             "stream.append", request, AppendReceipt, body=wire_form(batch), flags=FrameFlag.BATCH

@@ -15,7 +15,7 @@ from flowmesh.access.permissions import EVERYTHING, Permission
 from flowmesh.base.errors import AlreadyOpen, CorruptData, DiskFull, FlowMeshError, NotFound
 from flowmesh.base.limits import CHAIN_LOCAL_ID_BYTES, DISK_RESERVE_BYTES_DEFAULT
 from flowmesh.catalog import commands
-from flowmesh.catalog.model import DEFAULT_TENANT, Stream, StreamKey, StreamSettings, Tenant, Token
+from flowmesh.catalog.model import DEFAULT_TENANT, Stream, StreamKey, StreamSettings, Tenant, Token, no_stream
 from flowmesh.format.chain import checked, require_version
 from flowmesh.log import directory as files
 from flowmesh.log.open_log import open_log
@@ -161,7 +161,7 @@ class Node:
         error = self.damaged.get(key)
         if error is not None:
             raise error
-        raise NotFound(f"there is no stream {'/'.join(key)!r}.", field="name")
+        raise no_stream("/".join(key))
 
     def create_stream(self, key: StreamKey, settings: StreamSettings) -> Stream:
         checked_settings(settings)

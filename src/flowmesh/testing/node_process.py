@@ -35,6 +35,8 @@ class NodeProcess:
         self.url = ""
         self.http_url = ""
         self.token = ""
+        self.program: tuple[str, ...] = _COMMAND
+        """What is started, before the options of `flowmesh serve`."""
         self._settings: dict[str, object] = {"http_port": 0, "frames_port": 0, **settings}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -71,7 +73,7 @@ class NodeProcess:
         assert self._process is None, "the node runs already"
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         options = [text for name, value in self._settings.items() for text in (_flag(name), str(value))]
-        command = [*_COMMAND, "--json", "--data-dir", str(self.data_dir), *options]
+        command = [*self.program, "--json", "--data-dir", str(self.data_dir), *options]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
         try:
@@ -137,4 +139,4 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-_COMMAND = [sys.executable, "-c", "from flowmesh.cli.serve import serve; serve(prog_name='flowmesh serve')"]
+_COMMAND = (sys.executable, "-c", "from flowmesh.cli.serve import serve; serve(prog_name='flowmesh serve')")

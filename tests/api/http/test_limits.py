@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import socket
@@ -56,6 +57,35 @@ def test_a_body_that_says_it_is_too_large_is_refused_unread(client: httpx.Client
     assert (found["status"], found["code"]) == (413, "TOO_LARGE")
     assert str(REQUEST_BYTES_MAX) in found["detail"]
     append(client, stream, "the connection is of use again")
+
+
+@pytest.mark.parametrize("token, status", [("", 413), ("a.b", 401)])
+def test_who_asks_for_the_end_of_the_connection_sees_why_a_body_is_refused(
+    served: ServedNode, stream: str, token: str, status: int
+) -> None:
+    """As `urllib` does: it sends all of the body before it listens, and then waits for the end."""
+    size = REQUEST_BYTES_MAX + 1
+    with Raw(served.port) as raw:
+        raw.say(
+            f"POST {stream}/records HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {size}\r\n"
+            f"content-type: application/octet-stream\r\nauthorization: Bearer {token or served.token}\r\n\r\n".encode()
+        )
+        assert raw.say(b"x" * size).hear()[0] == status
+
+
+def test_a_body_that_was_refused_and_does_not_come_is_not_waited_for(
+    served: ServedNode, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flowmesh.api.http.connection.BODY_WINDOW_S", 0.2)
+    for ending in ("close", "keep-alive"):
+        with Raw(served.port) as raw:
+            raw.say(
+                f"POST {stream}/records HTTP/1.1\r\nhost: x\r\nconnection: {ending}\r\n"
+                f"content-length: 1000000\r\n\r\nx".encode()
+            )
+            time.sleep(0.05)
+            with contextlib.suppress(ConnectionResetError):
+                raw.say(b"x").hear()
 
 
 def test_a_body_that_does_not_say_is_refused_once_it_is(client: httpx.Client, stream: str) -> None:

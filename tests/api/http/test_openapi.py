@@ -57,6 +57,16 @@ def test_an_operation_says_how_it_can_end(operation: Any) -> None:
             assert answer["content"].keys() == {"application/problem+json"}
 
 
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_field_says_what_it_means(operation: Any) -> None:
+    described = DOCUMENT["paths"][operation.route][operation.method.lower()]
+    body = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    fields = {found["name"]: found for found in described["parameters"] if found["in"] == "query"}
+    notes = {name: found["schema"].get("description") for name, found in fields.items()}
+    notes |= {name: found.get("description") for name, found in body.get("properties", {}).items()}
+    assert [name for name, note in notes.items() if not note] == []
+
+
 @pytest.fixture(scope="module")
 def described(served: ServedNode) -> Iterator[ServedNode]:
     with served.client() as client:

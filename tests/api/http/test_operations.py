@@ -108,6 +108,39 @@ def test_what_is_wrong_is_named(client: httpx.Client, method: str, path: str, bo
 
 
 @pytest.mark.parametrize(
+    "method, path, body, detail, hint",
+    [
+        (
+            "PUT",
+            f"{BASE}/odd",
+            {"partitons": 2},
+            "no field 'partitons'",
+            "Did you mean 'partitions'? There is partitions,",
+        ),
+        (
+            "PUT",
+            f"{BASE}/odd",
+            {"retention_age": "30d"},
+            "no field 'retention_age'",
+            "Did you mean 'retention_age_ms'?",
+        ),
+        ("PUT", f"{BASE}/odd", {"partitions": "2"}, "partitions has to be a whole number.", None),
+        ("POST", "/v1/tokens", {"permissions": ["stream.read"]}, "the field 'tenant' is missing.", None),
+        ("GET", f"{BASE}/odd/records?wait=1", None, "no query field 'wait'", "Did you mean 'wait_ms'?"),
+        ("GET", f"{BASE}/odd/records?limit=ten", None, "limit is 'ten'; it has to be a whole number.", None),
+        ("GET", f"{BASE}/odd/records?offset=earliest", None, "offset is 'earliest'; it has to be", "'at=earliest'"),
+        ("GET", f"{BASE}/odd", None, "there is no stream 'default/tests/odd'.", "is created before it is used"),
+    ],
+)
+def test_a_refusal_is_told_in_words_for_people(
+    client: httpx.Client, method: str, path: str, body: object, detail: str, hint: str | None
+) -> None:
+    found = problem(client.request(method, path, json=body))
+    assert detail in found["detail"]
+    assert hint is None or hint in found["hint"]
+
+
+@pytest.mark.parametrize(
     "content, media_type, status",
     [
         (b"[1]", "application/json", 400),

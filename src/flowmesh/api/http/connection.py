@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -25,6 +25,18 @@ from flowmesh.api.room import ConnectionRoom
 from flowmesh.base.errors import BadRequest, FlowMeshError, Unavailable
 
 
+class _LingeringTransport:
+    """The way out for the last answer of a connection. Closing with bytes unread would take it from the client, which
+    may send all of a body before it listens: the connection ends once the body is there, all of it thrown away."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+        self.write = connection.transport.write
+
+    def close(self) -> None:
+        self._connection.close_after_body()
+
+
 class HttpConnection(HttpToolsProtocol):
     """At most one timer runs for what the client has to send, and one for what it has to read."""
 
@@ -41,6 +53,8 @@ class HttpConnection(HttpToolsProtocol):
         self._unfinished_bytes = 0
         self._body_bytes = 0
         self._discarded_bytes = 0
+        self._is_last = False
+        """The last answer was given; only its body is still coming in."""
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -99,10 +113,21 @@ class HttpConnection(HttpToolsProtocol):
         if self._head_bytes > HEAD_BYTES_MAX:
             raise _TooMuch  # makes the parser stop; what is said then is `send_400_response`
         super().on_headers_complete()
+        if not self.cycle.keep_alive:
+            self.cycle.transport = cast("asyncio.Transport", _LingeringTransport(self))
 
     def on_message_complete(self) -> None:
         self._disarm()
         super().on_message_complete()
+        if self._is_last:
+            self.transport.close()
+
+    def close_after_body(self) -> None:
+        if self.cycle.more_body:
+            self._is_last = True
+            self._allow_for_discarding()
+        else:
+            self.transport.close()
 
     def _disarm(self) -> None:
         if self._deadline is not None:
@@ -128,6 +153,9 @@ class HttpConnection(HttpToolsProtocol):
         cycle = self.cycle
         if not cycle.more_body:
             return
+        if cycle.response_complete:
+            self.transport.abort()  # it has its answer
+            return
         grown = self._body_bytes - bytes_before
         if grown < BODY_WINDOW_BYTES_MIN and not self.flow.read_paused:
             self._end(BodyTooSlow(f"the body grew by {grown} bytes in {BODY_WINDOW_S:.0f} s.", field="body"))
@@ -138,6 +166,13 @@ class HttpConnection(HttpToolsProtocol):
         self._discarded_bytes += size
         if self._discarded_bytes > DISCARDED_BYTES_MAX:
             self.transport.abort()
+        else:
+            self._allow_for_discarding()
+
+    def _allow_for_discarding(self) -> None:
+        """What is not wanted any more may take one window, however fast it comes."""
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(BODY_WINDOW_S, self._body_is_late, 0)
 
     def send_400_response(self, msg: str) -> None:
         """The parser gave up; its own words are for logs."""

@@ -1,6 +1,7 @@
 """Who has come in before: tokens that were proven and streams that were opened to them, looked at again each time.
 
-Keys are hashes, so no secret is kept here, and finding one tells nothing about another by the time it takes.
+Keys are hashes, so no secret is kept here, and finding one tells nothing about another by the time it takes. The
+address is part of them: whoever guesses from elsewhere does not come in by a door that the holder of the token opened.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Doors:
         header = exchange.headers.get(b"authorization")
         if header is None:
             return self._admission.authenticate(None, exchange.peer)
-        known_as = sha256(header).digest()
+        known_as = sha256(b"%b %b" % (exchange.peer.encode(), header)).digest()
         known = self._principals.get(known_as)
         if known is not None:
             try:
@@ -75,7 +76,7 @@ class Doors:
 def _door_name(exchange: Exchange) -> bytes:
     token = exchange.headers.get(b"authorization", b"")
     path: bytes = exchange.scope["raw_path"]
-    return sha256(b"%d %b%b" % (len(token), token, path)).digest()
+    return sha256(b"%b %d %b%b" % (exchange.peer.encode(), len(token), token, path)).digest()
 
 
 def _token(header: bytes) -> str:

@@ -80,5 +80,14 @@ def _parameter(found: dict[str, Any]) -> str:
 def _property(name: str, schema: dict[str, Any]) -> str:
     kinds = [str(part.get("type", "")) for part in schema.get("anyOf", [schema])]
     kind = " or ".join(kind for kind in kinds if kind)
-    default = "" if schema.get("default") in (None, "") else f"default {schema['default']}"
-    return f"<tr><td><code>{escape(name)}</code><td>{escape(kind)}<td class=quiet>{escape(str(default))}"
+    default = "" if schema.get("default") in (None, "", [], {}) else f"Default {schema['default']}."
+    note = " ".join(part for part in (schema.get("description", ""), _range(schema), default) if part)
+    return f"<tr><td><code>{escape(name)}</code><td>{escape(kind)}<td class=quiet>{escape(note)}"
+
+
+def _range(schema: dict[str, Any]) -> str:
+    """Its bounds, where it has both."""
+    for part in schema.get("anyOf", [schema]):
+        if "minimum" in part and "maximum" in part:
+            return f"{part['minimum']} to {part['maximum']}."
+    return ""

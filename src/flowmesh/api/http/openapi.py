@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from flowmesh.api.http.appending import DECODERS, AppendQuery
+from flowmesh.api.http.field_notes import note_on
 from flowmesh.api.http.media import ARROW, EVENTS, NDJSON
 from flowmesh.api.http.outcomes import refusals, success_of
 from flowmesh.api.http.problems import MEDIA_TYPE, Problem
@@ -83,7 +84,11 @@ def reply_of(operation: Operation) -> type[messages.Reply]:
 def _operation(operation: Operation, schemas: dict[str, Any]) -> Document:
     fields = path_fields(operation)
     schema = schemas[query_of(operation).__name__]
-    others = {name: _bounded(name, found) for name, found in schema["properties"].items() if name not in fields}
+    others = {
+        name: _noted(operation, name, _bounded(name, found))
+        for name, found in schema["properties"].items()
+        if name not in fields
+    }
     needed = [name for name in schema.get("required", ()) if name not in fields]
     in_query = operation.method in ("GET", "DELETE") or operation.request is messages.AppendRecords
     described: Document = {
@@ -112,7 +117,8 @@ def _given(schema: Document) -> Document:
     parts = [part for part in schema.get("anyOf", ()) if part.get("type") != "null"]
     if len(parts) == 1:
         (part,) = parts
-        return dict(part)
+        note = {"description": schema["description"]} if "description" in schema else {}
+        return {**part, **note}
     return {name: found for name, found in schema.items() if name != "default" or found is not None}
 
 
@@ -121,6 +127,11 @@ def _in_path(name: str) -> Document:
     if name != "id":
         schema |= {"pattern": NAME_PATTERN, "maxLength": 64}
     return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _noted(operation: Operation, name: str, schema: Document) -> Document:
+    note = note_on(operation, name)
+    return schema if note is None else schema | {"description": note}
 
 
 def _bounded(name: str, schema: Document) -> Document:
