@@ -25,6 +25,7 @@ from flowmesh.pipelines.declarative import (
     is_declarative,
     parse_declarative,
     run_declarative,
+    settings_of,
 )
 from flowmesh.pipelines.python_file import has_function, run_python
 from flowmesh.pipelines.registry import Registry, State, new_run, state_directory
@@ -127,10 +128,11 @@ def _declarative(
 ) -> State:
     place = Path(run.checkpoint)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    settings = {name: value for name, _, value in (each.partition("=") for each in conf)}
-    arguments = command(file, spec, place, master, settings)
+    given = {name: value for name, _, value in (each.partition("=") for each in conf)}
+    arguments = command(file, master, given)
+    environment = environment_of({**os.environ, **variables}, settings_of(spec, place, given))
     run.audience.started(run.file.run)
-    return run_declarative(arguments, environment_of({**os.environ, **variables}), run.audience.said, run.stop)
+    return run_declarative(arguments, environment, run.audience.said, run.stop)
 
 
 # --- signals ------------------------------------------------------------------------------------------------------

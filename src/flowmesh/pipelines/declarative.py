@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from flowmesh.base.errors import BadRequest
 from flowmesh.pipelines.failures import PipelineFailed, reason_of
 from flowmesh.pipelines.registry import State
 from flowmesh.spark.java import java_home
+from flowmesh.spark.sessions import DEFAULT_MASTER
 
 FILE_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _NEEDED = ("grpc", "pandas", "zstandard")
@@ -45,9 +47,15 @@ def parse_declarative(found: Any) -> DeclarativeSpec:
     return DeclarativeSpec(found["name"], {str(name): str(value) for name, value in configuration.items()})
 
 
-def command(file: Path, spec: DeclarativeSpec, place: Path, master: str | None, conf: Mapping[str, str]) -> list[str]:
+def command(file: Path, master: str | None, conf: Mapping[str, str]) -> list[str]:
+    """It runs over Spark Connect, whose server it starts in the same process: `--remote` is the master of that."""
+    settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    program = str(_spark_home() / "bin" / "spark-pipelines")
+    return [program, "run", "--spec", str(file), "--remote", master or DEFAULT_MASTER, *settings]
+
+
+def settings_of(spec: DeclarativeSpec, place: Path, conf: Mapping[str, str]) -> dict[str, str]:
     """`place` takes the catalog and the tables, which Spark else leaves wherever it is started."""
-    home = _spark_home()
     wanted = {
         # Without a catalog that lasts, the second run fails on the tables of the first.
         "spark.sql.catalogImplementation": "hive",
@@ -57,17 +65,19 @@ def command(file: Path, spec: DeclarativeSpec, place: Path, master: str | None, 
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
-        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={place / 'derby.log'}",
+        "spark.driver.extraJavaOptions": shlex.quote(f"-Dderby.stream.error.file={place / 'derby.log'}"),
     }
-    wanted = {name: value for name, value in wanted.items() if name not in spec.configuration} | dict(conf)
-    settings = [part for name, value in wanted.items() for part in ("--conf", f"{name}={value}")]
-    master_option = [] if master is None else ["--master", master]
-    return [str(home / "bin" / "spark-pipelines"), "run", "--spec", str(file), *master_option, *settings]
+    return {name: value for name, value in wanted.items() if name not in spec.configuration} | dict(conf)
 
 
-def environment_of(given: Mapping[str, str]) -> dict[str, str]:
+def environment_of(given: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """With the settings of the server: those that are arguments PySpark drops, but for the last few."""
+    submitted = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     return {
         **given,
+        "PYSPARK_SUBMIT_ARGS": f"{shlex.join(submitted)} {given.get('PYSPARK_SUBMIT_ARGS', 'pyspark-shell')}",
+        # Else it takes the address of a master for that of a server.
+        "SPARK_API_MODE": "connect",
         "SPARK_HOME": str(_spark_home()),
         "JAVA_HOME": str(java_home(given)),
         "PYSPARK_PYTHON": sys.executable,

@@ -10,7 +10,7 @@ from flowmesh.base.errors import BadRequest
 from flowmesh.base.names import checked_name
 from flowmesh.pipelines.checks import reads_as_stream, sink_name
 from flowmesh.pipelines.spec import PipelineSpec, SinkSpec
-from flowmesh.pipelines.views import dead_letters, needed_views, source_frame, step_frame
+from flowmesh.pipelines.views import Naming, dead_letters, needed_views, source_frame, step_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,7 @@ def outputs(spark: SparkSession, spec: PipelineSpec, target: NodeTarget | None) 
     """Each is analysed by Spark on its own, so that each shows its own position."""
     groups = group_names(spec, target)
     found = []
-    for sink in spec.sinks:
+    for number, sink in enumerate(spec.sinks):
         name = sink_name(sink)
         for view in needed_views(spec, sink.source):
             source = spec.sources.get(view)
@@ -41,7 +41,11 @@ def outputs(spark: SparkSession, spec: PipelineSpec, target: NodeTarget | None) 
             else:
                 frame = step_frame(spark, spec, [step.name for step in spec.steps].index(view))
             frame.createOrReplaceTempView(view)
-        found.append(Output(name, sink, spark.table(sink.source)))
+        frame = spark.table(sink.source)
+        if sink.key is not None:
+            with Naming(f"sinks[{number}].key"):
+                _ = frame[sink.key]  # which says what is there, if this is not
+        found.append(Output(name, sink, frame))
     for view, source in spec.sources.items():
         if source.dead_letter is not None and target is not None:
             name = _dead_letter_name(view)

@@ -65,11 +65,11 @@ def write_once(output: Output, run: str, target: NodeTarget | None, shown: Shown
     from pyspark.sql import Observation
 
     sink, kind = output.sink, kind_of(output.sink)
-    if kind == "console":
-        return _showing(output.name, shown)(output.frame, 0)
     observation = Observation(ROWS_OUT)
     frame = _as_records(output, output.frame.observe(observation, _count()))
     try:
+        if kind == "console":
+            return _showing(output.name, shown)(output.frame, 0)
         if kind == "stream":
             frame.write.format("flowmesh").mode("append").options(**_stream_options(output, target)).save()
         else:
@@ -80,8 +80,8 @@ def write_once(output: Output, run: str, target: NodeTarget | None, shown: Shown
 
 
 def _counted(output: Output) -> DataFrame:
-    """Rows that leave are counted where Spark does not say itself. A console looks at a few, and counts those."""
-    return output.frame if output.sink.console else output.frame.observe(ROWS_OUT, _count())
+    """Rows that leave are counted here: Spark does not say for every sink."""
+    return output.frame.observe(ROWS_OUT, _count())
 
 
 def _count() -> Column:
@@ -109,9 +109,15 @@ def _stream_options(output: Output, target: NodeTarget | None) -> dict[str, str]
 
 def _showing(name: str, shown: Shown) -> Callable[..., int]:
     def show(frame: DataFrame, _batch: int) -> int:
-        rows = [list(row) for row in frame.take(ROWS_SHOWN_MAX + 1)]
-        if rows:
-            shown(name, frame.columns, rows[:ROWS_SHOWN_MAX], len(rows) > ROWS_SHOWN_MAX)
-        return len(rows)
+        # Kept, so that all rows are gone through once: those that are not shown count too.
+        frame.persist()
+        try:
+            count = frame.count()
+            if count:
+                rows = [list(row) for row in frame.take(ROWS_SHOWN_MAX)]
+                shown(name, frame.columns, rows, count > ROWS_SHOWN_MAX)
+            return count
+        finally:
+            frame.unpersist()
 
     return show

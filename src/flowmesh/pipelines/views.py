@@ -53,11 +53,11 @@ def source_frame(
 ) -> DataFrame:
     """The rows of a source. `group` shows the position of the query that they are read for."""
     place = f"sources.{name}"
-    with _Naming(place):
+    with Naming(place):
         if source.stream is None:
             found = _parquet(spark, source)
         else:
-            found = _reader(spark, source, target, group).load()
+            found = _loaded(spark, source, _reader(spark, source, target, group), place)
             if source.dead_letter is not None or source.bad_records == "drop":
                 found = found.where(found[ERROR_COLUMN].isNull()).drop(ERROR_COLUMN)
         return _watermarked(found, source.watermark)
@@ -71,7 +71,7 @@ def dead_letters(
 
     from flowmesh.spark.schema import value_fields
 
-    with _Naming(f"sources.{name}"):
+    with Naming(f"sources.{name}"):
         assert source.schema is not None
         typed = [field.name for field in value_fields(source.schema)]
         columns = ",".join(f"`{column}`" for column in (*DEAD_LETTER_COLUMNS, *typed))
@@ -115,6 +115,19 @@ def _reader(spark: SparkSession, source: SourceSpec, target: NodeTarget | None, 
     return reader.format("flowmesh").options(**(options | option_texts(source.options)))
 
 
+def _loaded(spark: Any, source: SourceSpec, reader: Any, place: str) -> DataFrame:
+    """Spark parses the schema behind the other columns, in two ways, and says what it thinks of the wrong one."""
+    from pyspark.errors import ParseException
+
+    try:
+        found: DataFrame = reader.load()
+        return found
+    except ParseException:
+        with Naming(f"{place}.schema"):
+            spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(source.schema)
+        raise
+
+
 def _start(start: str) -> dict[str, str]:
     return {"startingOffsets": start} if start in (EARLIEST, LATEST) else {"startingTimestamp": start}
 
@@ -139,7 +152,7 @@ def _watermarked(frame: DataFrame, watermark: WatermarkSpec | None) -> DataFrame
 
 def step_frame(spark: SparkSession, spec: PipelineSpec, number: int) -> DataFrame:
     step = spec.steps[number]
-    with _Naming(f"steps[{number}].{'sql' if step.sql is not None else 'window'}"):
+    with Naming(f"steps[{number}].{'sql' if step.sql is not None else 'window'}"):
         return _watermarked(spark.sql(step_sql(spec, step)), step.watermark)
 
 
@@ -181,7 +194,7 @@ def _quoted(name: str) -> str:
     return ".".join(f"`{part.replace('`', '``')}`" for part in name.split("."))
 
 
-class _Naming:
+class Naming:
     """Puts the field of the file in front of what Spark has to say."""
 
     def __init__(self, place: str) -> None:
@@ -191,6 +204,8 @@ class _Naming:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, FlowMeshError) and (error.field or "").startswith(f"{self._place}."):
+            return  # it says already, and better
         if isinstance(error, Exception):
             hint = error.hint if isinstance(error, FlowMeshError) else None
             message = error.message if isinstance(error, FlowMeshError) else reason_of(error)
