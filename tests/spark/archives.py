@@ -20,7 +20,9 @@ from flowmesh.format import columns
 from flowmesh.log.appender import Appender
 from flowmesh.log.options import LogOptions
 from flowmesh.spark.archive.job import ArchiveOptions, ArchiveReport, run_archive
-from flowmesh.spark.archive.origin import log_origin
+from flowmesh.spark.archive.origin import log_origin, stream_origin
+from flowmesh.spark.archive_group import GroupHolder
+from flowmesh.spark.options import NodeAccess, Secret, StreamName
 
 OPTIONS = LogOptions(segment_bytes=64 * KIB, disk_reserve_bytes=0)
 SMALL = ArchiveOptions(piece_bytes=1024 * KIB)
@@ -64,6 +66,16 @@ def fill(log: Appender, blocks: int) -> None:
 
 def archive(directory: Path, cold: str | Path, options: ArchiveOptions = SMALL) -> ArchiveReport:
     return run_archive(session(), log_origin(directory), str(cold), options)
+
+
+def archive_stream(
+    spark: Any, url: str, token: str, data_dir: str | Path, name: str, cold: str | Path
+) -> ArchiveReport:
+    """All that a node has of a stream, also what stands in the open segment; the node is told."""
+    stream = StreamName("default", "default", name)
+    holder = GroupHolder(NodeAccess(url, Secret(token), None, None, 10**10), stream, str(cold), hold_s=3600)
+    options = SMALL._replace(include_open=True)
+    return run_archive(spark, stream_origin(data_dir, str(stream)), str(cold), options, holder=holder)
 
 
 def manifest_of(cold: Path) -> Manifest:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
-import select
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +17,13 @@ import flowmesh.spark
 from flowmesh.archive.manifest import Manifest
 from flowmesh.archive.store import LocalStore, latest
 from flowmesh.client import connect_blocking
-from flowmesh.spark.archive.job import ArchiveOptions, run_archive
 from flowmesh.spark.archive.origin import stream_origin
 from flowmesh.spark.archive.verify import verify_history
 from flowmesh.spark.archive_group import GroupHolder
 from flowmesh.spark.options import NodeAccess, Secret, StreamName
 from flowmesh.testing import NodeProcess
-from tests.spark.archives import by_directory, by_manifest, manifest_of, session
+from tests.spark.archives import archive_stream, by_directory, by_manifest, manifest_of, session
+from tests.spark.processes import kill_group, last_words, process_group
 
 pytestmark = pytest.mark.usefixtures("spark")
 PATIENCE_S = 120
@@ -57,23 +54,18 @@ while True:
 
 
 @contextmanager
-def driver(node: NodeProcess, cold: Path) -> Iterator[subprocess.Popen[str]]:
+def driver(node: NodeProcess, cold: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that archives over and over, killed with everything that it started."""
     command = [sys.executable, "-c", _DRIVER, str(node.data_dir), str(cold), node.url, node.token, str(STREAM)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
-    )
-    assert process.stdout is not None
-    try:
-        ready, _, _ = select.select([process.stdout], [], [], PATIENCE_S)
-        assert ready
-        assert process.stdout.readline() == "ready\n"
+    log = cold.with_name("driver.log")
+    log.write_bytes(b"")
+    with process_group(command, log) as process:
+        deadline = time.monotonic() + PATIENCE_S
+        while b"ready\n" not in log.read_bytes():
+            assert time.monotonic() < deadline, last_words(log)
+            assert process.poll() is None, last_words(log)
+            time.sleep(0.05)
         yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
 
 
 class Killed:
@@ -84,8 +76,8 @@ class Killed:
         self.cold = root / "cold"
         self.node = NodeProcess(root / "node", drain_timeout_s=1, retention_interval_s=0.1)
         self.appended = 0
-        self._driver: AbstractContextManager[subprocess.Popen[str]] | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._driver: AbstractContextManager[subprocess.Popen[bytes]] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def append(self, blocks: int) -> None:
         with connect_blocking(self.node.url, token=self.node.token) as client:
@@ -107,14 +99,14 @@ class Killed:
         self.append(self.random.randrange(1, 12))
         time.sleep(self.random.uniform(0, 0.6))
         if who in ("driver", "both"):
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process)
             self.end_driver()
         if who in ("node", "both"):
             self.node.kill()
             time.sleep(self.random.uniform(0, 0.6))
             self.node.start()
 
-    def _running(self) -> subprocess.Popen[str]:
+    def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             self._driver = driver(self.node, self.cold)
             self._process = self._driver.__enter__()
@@ -131,14 +123,8 @@ class Killed:
         return found.number if found is not None else 0
 
     def archive_rest(self) -> None:
-        access = NodeAccess(self.node.url, Secret(self.node.token), None, None, 10**10)
-        run_archive(
-            session(),
-            stream_origin(self.node.data_dir, str(STREAM)),
-            str(self.cold),
-            ArchiveOptions(1 << 20, include_open=True),
-            holder=GroupHolder(access, STREAM, str(self.cold), hold_s=3600),
-        )
+        node = self.node
+        archive_stream(session(), node.url, node.token, node.data_dir, STREAM.name, self.cold)
 
 
 def offsets(table: Any) -> list[int]:

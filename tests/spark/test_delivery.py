@@ -277,6 +277,29 @@ def test_a_node_that_stays_away_is_given_up_with_the_option_that_waits_longer(tm
     assert (raised.value.condition, raised.value.option) == (Condition.NODE_UNREACHABLE, "reconnectTimeout")
 
 
+def test_a_token_that_ends_is_replaced_by_what_its_file_holds_now(node: NodeProcess, tmp_path: Path) -> None:
+    """Over a connection that the old one has opened, with batches under way in two partitions."""
+    where, file = plan(node, "rotated", partitions=2), tmp_path / "token"
+    where = where._replace(node=where.node._replace(token=None, token_file=str(file)))
+    with connect_blocking(node.url, token=node.token) as client:
+        old = client.create_token(tenant="default", permissions=["stream.read", "stream.write"])
+        file.write_text(old.token)
+        with Delivery(where, PRODUCER) as delivery:
+            for position, batch in enumerate(batches(values())):
+                if position == 7:
+                    file.write_text(client.rotate_token(old.id, overlap_s=0).token)
+                if position == 14:
+                    client.revoke_token(file.read_text().partition(".")[0])
+                    file.write_text(node.token)
+                delivery.put(position % 2, batch)
+            delivery.finish()
+        assert sorted(stored(node, "rotated")) == values()
+        file.write_text(old.token)
+        with pytest.raises(FlowMeshSparkError) as raised:
+            attempt(where, values())
+    assert raised.value.condition is Condition.TOKEN_REFUSED
+
+
 def test_many_partitions_keep_what_waits_within_its_bound(node: NodeProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flowmesh.spark.delivery.WAITING_BYTES_MAX", 2_000)
     where = plan(node, "wide", partitions=40)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import pytest
@@ -134,6 +134,9 @@ class Elsewhere(NamedTuple):
     start: int
     end: int
     size_bytes: int = 1
+
+    def within(self, start: int, end: int) -> Self:
+        return self._replace(start=start, end=end)
 
     def record_batches(self, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"offset": pa.array(range(self.start, self.end), pa.int64())})

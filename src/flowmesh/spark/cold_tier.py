@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +28,9 @@ class ColdPiece(NamedTuple):
     size_bytes: int
     location: str
     file: ArchivedFile
+
+    def within(self, start: int, end: int) -> Self:
+        return self._replace(start=start, end=end)
 
     def record_batches(self, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
         names = [name for name in settings.names if name != _NOT_ARCHIVED]

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from flowmesh.base.errors import FlowMeshError, Unavailable
+from flowmesh.base.errors import FlowMeshError, Unauthenticated, Unavailable
 from flowmesh.base.times import NANOSECONDS
 from flowmesh.client.address import parse_address
 from flowmesh.client.direct import DirectConnection
@@ -47,6 +47,8 @@ class NodeLine:
         self._access = access
         self._patience_s = (access.patience_ns if patience_ns is None else patience_ns) / NANOSECONDS
         self._connection: DirectConnection | None = None
+        self._token = ""
+        """With which the connection was opened."""
 
     def connection(self) -> DirectConnection:
         if self._connection is None or self._connection.failure is not None:
@@ -55,7 +57,8 @@ class NodeLine:
                 address = parse_address(self._access.url, self._access.ca_file)
             except OSError as error:
                 raise bad_option("caFile", f"{self._access.ca_file} cannot be read: {error}") from None
-            self._connection = DirectConnection(address, self._access.token_text())
+            self._token = self._access.token_text()
+            self._connection = DirectConnection(address, self._token)
         return self._connection
 
     def persist(self, work: Callable[[DirectConnection], ResultT]) -> ResultT:
@@ -65,6 +68,10 @@ class NodeLine:
         while True:
             try:
                 return work(self.connection())
+            except Unauthenticated:
+                self.close()
+                if self._access.token_text() == self._token:
+                    raise  # otherwise the file has another one by now, which is tried at once
             except TRANSIENT as error:
                 self.close()
                 pause = random.uniform(limit_s / 4, limit_s)

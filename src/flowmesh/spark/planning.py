@@ -7,7 +7,7 @@ by a `Filler`, in pieces of its own kind; the cold tier is one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -18,6 +18,7 @@ from flowmesh.spark.errors import data_lost
 from flowmesh.spark.fetching import stored_blocks
 from flowmesh.spark.location import Location, Range, StreamAsking, StreamFacts
 from flowmesh.spark.reading import Stored, record_batches
+from flowmesh.spark.task_cuts import CutPiece, Cuts, cut_again
 
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 16 * MIB, 128 * MIB
 """How large the pieces of a batch are made, where no option says it."""
@@ -37,17 +38,8 @@ class ReadSettings(NamedTuple):
     """For what the log drops between the plan and the reading."""
 
 
-class Piece(Protocol):
+class Piece(CutPiece, Protocol):
     """A part of one partition that one task reads in one go."""
-
-    @property
-    def partition(self) -> int: ...
-
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def end(self) -> int: ...
 
     @property
     def size_bytes(self) -> int: ...
@@ -64,6 +56,9 @@ class HotPiece(NamedTuple):
     start: int
     end: int
     size_bytes: int
+
+    def within(self, start: int, end: int) -> Self:
+        return self._replace(start=start, end=end)
 
     def record_batches(self, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
         position = self.start
@@ -130,6 +125,8 @@ class ReadPlan(NamedTuple):
     pieces: tuple[Piece, ...]
     skipped: tuple[Range, ...] = ()
     """Lost ranges that were passed over because the query said so."""
+    cuts: Cuts | None = None
+    """Where tasks begin, when that was decided before."""
 
     @property
     def size_bytes(self) -> int:
@@ -142,6 +139,8 @@ class ReadPlan(NamedTuple):
 
     def tasks(self) -> list[PieceTask]:
         """Each large piece alone, small ones together. The same plan is always packed in the same way."""
+        if self.cuts is not None:
+            return [PieceTask(pieces) for pieces in cut_again(self.pieces, self.cuts)]
         found: list[PieceTask] = []
         packed: list[Piece] = []
         for piece in self.pieces:

@@ -29,12 +29,13 @@ from flowmesh.spark.location import PartitionFacts, Range, StreamFacts
 from flowmesh.spark.options import LATEST
 from flowmesh.spark.planning import ReadPlan, clipped, plan
 from flowmesh.spark.publishing import Publisher
+from flowmesh.spark.task_cuts import cuts_between
 from flowmesh.spark.tiered import TieredAsking
 
 SPLIT_BYTES = 64 * MIB
 """Fixed, where no option says it: a batch that is run again on another machine has the same pieces."""
 Position = dict[str, Any]
-"""As Spark keeps it: `{"stream": <id>, "offsets": {"0": 12}}`."""
+"""As Spark keeps it: `{"stream": <id>, "offsets": {"0": 12}, "tasks": {}}`; `tasks` cuts the batch that ends there."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -47,6 +48,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._publisher: Publisher | None = None
         self._target: dict[int, int] | None = None
         """Where a query with Trigger.AvailableNow ends."""
+        self._planned: tuple[Position, Position, ReadPlan] | None = None
+        """The next batch, which was planned to say where its tasks begin."""
         if self._values["hold"] is not None and self._values["group"] is None:
             raise bad_option("hold", "a hold belongs to a group.", "Give option 'group' a name for this query.")
         if self._values["group"] is not None and self._pieces.location.node is None:
@@ -54,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to executors reads pieces, and does nothing else."""
-        return {**self.__dict__, "_asking": None, "_publisher": None, "_target": None}
+        return {**self.__dict__, "_asking": None, "_publisher": None, "_target": None, "_planned": None}
 
     # --- positions ----------------------------------------------------------------------------------------------
 
@@ -81,7 +84,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limited = self._limited(ranges, logs, limit)
             if self._publisher is not None and all(end <= begin[partition] for partition, end in limited.items()):
                 self._publisher.flush()
-            return _position(facts, {partition: max(end, begin[partition]) for partition, end in limited.items()})
+            end = {partition: max(offset, begin[partition]) for partition, offset in limited.items()}
+            return self._planned_to(start, _position(facts, end))
 
     def reportLatestOffset(self) -> Position | None:  # noqa: N802
         with _Explaining(self._stream):
@@ -91,6 +95,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with _Explaining(self._stream):
             self._target = {each.partition: each.end for each in self._facts().partitions}
+
+    def _planned_to(self, start: Position, end: Position) -> Position:
+        """The end of a batch, with the tasks it is cut into. Where nothing is new, `start` itself: Spark compares."""
+        if start["offsets"] == end["offsets"]:
+            return start
+        found = self._plan(start, end)
+        end["tasks"] = cuts = cuts_between([task.pieces for task in found.tasks()])
+        self._planned = (start, end, found._replace(cuts=cuts))
+        return end
 
     def _end(self, log: PartitionFacts) -> int:
         return log.end if self._target is None else min(log.end, self._target.get(log.partition, log.start))
@@ -130,23 +143,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self.plan(start, end).tasks()
 
     def plan(self, start: Position, end: Position) -> ReadPlan:
-        """The same two positions make the same pieces, however often and whenever they are asked for."""
-        facts = self._facts(end)
+        """The same two positions make the same tasks, however often, whenever, and of whichever tier."""
+        planned, self._planned = self._planned, None
+        if planned is None or planned[:2] != (start, end):
+            self._facts(end)
+            return self._plan(start, end)
+        return planned[2]
+
+    def _plan(self, start: Position, end: Position) -> ReadPlan:
+        facts = self._asked().log_facts
         low = {int(partition): int(offset) for partition, offset in start["offsets"].items()}
         high = {int(partition): int(offset) for partition, offset in end["offsets"].items()}
         logs = {each.partition: each.start for each in facts.partitions}
         ranges = clipped({p: (low.get(p, logs.get(p, 0)), offset) for p, offset in high.items()})
         if self._publisher is None:
             self._publish({p: low.get(p, logs.get(p, 0)) for p in high})
-        return plan(
+        found = plan(
             self._asked(),
             str(self._stream),
-            self._asked().log_facts,
+            facts,
             ranges,
             self._values["splitBytes"] or SPLIT_BYTES,
             skip_lost=self._pieces.skip_lost,
             filler=self._asked(),
         )
+        return found._replace(cuts=end.get("tasks"))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._pieces.batches(partition)
