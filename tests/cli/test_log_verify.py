@@ -72,6 +72,16 @@ def test_a_checkpoint_still_holds_after_more_appends(tmp_path: Path) -> None:
     assert "Is that your key?" in text.stderr
 
 
+def test_a_checkpoint_vouches_for_no_more_than_is_left(tmp_path: Path) -> None:
+    append(tmp_path / "log", *SMALL, stdin=numbers(0, 30_000))
+    checkpoint = signed(tmp_path / "log", tmp_path)
+    append(tmp_path / "log", *SMALL, "--retention-bytes", "64KiB", stdin=b"more\n")
+    start = report_of(tmp_path / "log")[1]["start_offset"]
+    assert start > 0
+    text = call("log", "verify", tmp_path / "log", "--checkpoint", checkpoint)
+    assert f"nothing in offsets [{start}, 30000) changed" in text.stdout
+
+
 def test_a_checkpoint_catches_a_rewritten_history(tmp_path: Path) -> None:
     append(tmp_path / "log", stdin=numbers(0, 1000))
     checkpoint = signed(tmp_path / "log", tmp_path)

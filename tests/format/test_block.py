@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flowmesh.base.errors import CorruptData
 from flowmesh.base.times import NANOSECONDS
 from flowmesh.format import block
+from flowmesh.format.checksum import crc32c
 from tests.format.damage import HASHES, STAMPS, bit_flips, truncations
 from tests.format.examples import ENTRY
 
@@ -51,6 +52,13 @@ def test_body_may_be_any_buffer(wrap: Wrapping) -> None:
 def test_every_bit_flip_is_seen_by_the_checksum() -> None:
     assert block.crc_is_right(memoryview(ENTRY))
     assert not any(block.crc_is_right(memoryview(flipped)) for flipped in bit_flips(ENTRY))
+
+
+@given(st.binary(min_size=1, max_size=300), st.binary(min_size=4, max_size=4))
+def test_a_checksum_is_right_when_it_is_that_of_all_before_it_and_only_then(data: bytes, other: bytes) -> None:
+    right = block.CRC.pack(crc32c(data))
+    assert block.crc_is_right(memoryview(data + right))
+    assert block.crc_is_right(memoryview(data + other)) == (other == right)
 
 
 def test_every_bit_flip_in_what_is_hashed_is_seen_by_the_hash() -> None:

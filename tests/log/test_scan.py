@@ -149,6 +149,24 @@ def test_an_edit_with_hash_and_checksum_made_right_breaks_the_next_link(path: Pa
     assert (fault.finding, fault.first_offset, fault.end_offset) == (Finding.WRONG_PREVIOUS_HASH, 6, 8)
 
 
+def test_a_length_of_the_data_that_no_hash_covers_is_held_against_that_of_the_entry(path: Path) -> None:
+    fill(path)
+    change_entry(path, 2, toggle(damage.DATA_OFFSET + 8))
+    values, (fault,) = parted(walk(path))
+    assert (fault.finding, fault.first_offset, fault.end_offset) == (Finding.WRONG_POSITION, 4, 6)
+    assert values == written(range(4), range(6, 10))
+
+
+@pytest.mark.parametrize("rest, finding", [(b"\0\0", Finding.SHORT), (bytes(100), Finding.BAD_LENGTH)])
+def test_a_rest_too_short_for_any_entry_is_a_fault_all_the_same(rest: bytes, finding: Finding, path: Path) -> None:
+    fill(path)
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + rest)
+    values, faults = parted(walk(path))
+    assert values == written(range(10))
+    assert faults == [Damage(1, size, size + len(rest), 10, -1, finding)]
+
+
 def test_two_entries_that_changed_places_are_both_faults(path: Path) -> None:
     fill(path)
     data = path.read_bytes()

@@ -89,6 +89,54 @@ def test_a_cursor_goes_straight_on_and_gives_what_a_read_without_one_gives(tmp_p
         offset, cursor = chunk.next_offset, chunk.cursor
 
 
+def sized(log: Appender, *sizes: int) -> None:
+    for size in sizes:
+        log.write([columns.encode([bytes(size)])])
+    log.sync()
+
+
+def walked(view: LogView, disk: WatchedDisk, bytes_max: int) -> list[tuple[int, int]]:
+    """How many blocks each read with a cursor gave, and how often it went to the disk for them; but for the first."""
+    chunk = view.read(0, bytes_max)
+    seen = []
+    while chunk.next_offset < view.end_offset:
+        disk.reads.clear()
+        chunk = view.read(chunk.next_offset, bytes_max, chunk.cursor)
+        assert len(chunk.blocks) == 1 or sum(len(block.entry) for block in chunk.blocks) <= bytes_max
+        seen.append((len(chunk.blocks), len(disk.reads)))
+    return seen
+
+
+BIG = replace(SMALL, segment_bytes=MIB, segment_records=10**6)
+
+
+def test_blocks_of_one_size_take_one_read_of_the_disk_for_all_that_fit(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    log = open_here(tmp_path, BIG, disk=disk)
+    append(log, 100)
+    assert walked(log.view, disk, 10 * BLOCK_BYTES) == [(10, 1)] * 9
+    assert walked(log.view, disk, 11 * BLOCK_BYTES - 1) == [(10, 1)] * 9
+
+
+def test_a_cursor_is_right_whatever_the_next_block_measures(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    log = open_here(tmp_path, BIG, disk=disk)
+    sized(log, 100, 9_000, *[100] * 60, 5_000, 7_000)
+    assert walked(log.view, disk, 4 * KIB) == [(1, 2), (14, 1), (14, 1), (14, 1), (14, 1), (4, 1), (1, 2), (1, 2)]
+    assert [block.base_offset for block in log.view.blocks(0, 4 * KIB)] == list(range(64))
+
+
+def test_damage_behind_a_cursor_is_named_and_never_served(tmp_path: Path) -> None:
+    log = open_here(tmp_path, BIG)
+    append(log, 10)
+    cursor = log.view.read(0, BLOCK_BYTES).cursor
+    damage.change_entry(segment_path(tmp_path, 1), 3, toggle(damage.DATA + 70), crc=False)
+    chunk = log.view.read(2, MIB, cursor)
+    assert values_of(chunk.blocks) == written(range(2, 6))
+    with pytest.raises(CorruptData, match=r"segment 1.*offsets \[6, 8\)"):
+        log.view.read(6, MIB, chunk.cursor)
+
+
 def test_a_cursor_that_stands_elsewhere_is_not_believed(log: Appender) -> None:
     first = log.view.read(0, 1).cursor
     assert first is not None

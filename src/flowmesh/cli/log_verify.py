@@ -53,7 +53,7 @@ def verify(directory: Path, checkpoint_file: Path | None, public_key: str | None
     else:
         _print_report(report, seconds)
         if checkpoint is not None and report.checkpoint_fault is None:
-            _print_checkpoint(checkpoint, trusted=key is not None)
+            _print_checkpoint(checkpoint, report.start_offset, trusted=key is not None)
     if not report.sound:
         raise click.exceptions.Exit(EXIT_UNSOUND)
 
@@ -81,9 +81,10 @@ def _print_report(report: VerifyReport, seconds: float) -> None:
     click.echo("sound" if report.sound else f"NOT SOUND: {ranges if report.damage else 'the checkpoint does not hold'}")
 
 
-def _print_checkpoint(checkpoint: Checkpoint, *, trusted: bool) -> None:
-    click.echo(
-        f"the checkpoint of {to_text(checkpoint.time_ns)} holds: nothing before offset {checkpoint.end_offset} changed"
-    )
+def _print_checkpoint(checkpoint: Checkpoint, start_offset: int, *, trusted: bool) -> None:
+    place = f"before offset {checkpoint.end_offset}"
+    if start_offset:  # of what was trimmed nothing can be said
+        place = f"in offsets {offsets_text(start_offset, max(checkpoint.end_offset, start_offset))}"
+    click.echo(f"the checkpoint of {to_text(checkpoint.time_ns)} holds: nothing {place} changed")
     if not trusted:
         complain(f"The checkpoint is signed by {checkpoint.public_key}. Is that your key? --public-key HEX makes sure.")

@@ -21,6 +21,8 @@ PREFIX_SIZE = PREFIX.size
 """Entry length and block header: where the data begins inside an entry."""
 OVERHEAD = PREFIX_SIZE + CRC.size
 """What an entry takes beside its data."""
+CRC_OF_SUMMED = crc32c(CRC.pack(crc32c(b"")))
+"""The CRC32C of anything that is followed by its own CRC32C, and of nothing else of its length with the same front."""
 _TIMESTAMP = struct.Struct("<QQ")
 
 
@@ -97,8 +99,7 @@ def decode_prefix(data: Buffer, position: int = 0) -> BlockHeader:
 
 def crc_is_right(entry: memoryview) -> bool:
     """Whether the checksum at the end of `entry` covers all that stands before it."""
-    covered = len(entry) - CRC.size
-    return covered > 0 and crc32c(entry[:covered]) == CRC.unpack_from(entry, covered)[0]
+    return crc32c(entry) == CRC_OF_SUMMED and len(entry) > CRC.size
 
 
 def hash_is_right(header: BlockHeader, data: Buffer) -> bool:

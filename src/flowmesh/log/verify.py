@@ -91,7 +91,7 @@ def verify_log(
         sum(report.blocks for report in reports),
         sum(report.records for report in reports),
         sum(sizes),
-        max(found.file_size - sizes[-1], 0) if found.active is not None and sizes else 0,
+        _unverified_bytes(found, damage),
         tuple(damage),
         found.notes,
         fault,
@@ -134,6 +134,14 @@ def _still_there(found: Survey, reports: list[SegmentReport], floor: Floor) -> t
     damage = tuple(item for item in found.damage if item.segment >= floor.first_segment)
     kept = [report for report in reports if report.segment.number >= floor.first_segment]
     return found._replace(floor=floor, damage=damage), kept
+
+
+def _unverified_bytes(found: Survey, damage: list[Damage]) -> int:
+    """A lost end was acknowledged: what is left of its bytes is damage, and not the rest of an interrupted write."""
+    if found.active is None:
+        return 0
+    ends = [item.end_position for item in damage if item.segment == found.active.number]
+    return max(found.file_size - max([found.active.end_position, *ends]), 0)
 
 
 def _merged(found: Survey, reports: list[SegmentReport]) -> list[Damage]:

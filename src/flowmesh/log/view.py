@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flowmesh.base.errors import BadRequest, OffsetOutOfRange
-from flowmesh.base.limits import READ_BYTES_DEFAULT, READ_BYTES_MAX
+from flowmesh.base.limits import INDEX_INTERVAL_BYTES, READ_BYTES_DEFAULT, READ_BYTES_MAX
 from flowmesh.format import columns
 from flowmesh.format.batch import BatchKind
-from flowmesh.format.block import LENGTH
 from flowmesh.format.chain import ChainIdentity
 from flowmesh.log.findings import Damage, Finding
-from flowmesh.log.scan import Block, Position, scan
+from flowmesh.log.scan import Block, Position, Run, read_on, scan_runs
 from flowmesh.log.segment import Segment
 from flowmesh.log.tail import TailView
 
@@ -69,7 +68,7 @@ class LogView(NamedTuple):
         return Chunk(blocks, blocks[-1].end_offset, None) if blocks else None
 
     def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT, cursor: Cursor | None = None) -> Chunk:
-        """Blocks from the one that holds `offset`: at least one, then as many as fit into `bytes_max`.
+        """Blocks from the one that holds `offset`: at least one, and no more than fit into `bytes_max`.
 
         At the end of the log the chunk is empty. A damaged range raises `CorruptData` with its bounds.
         """
@@ -81,7 +80,7 @@ class LogView(NamedTuple):
         self._require_sound(offset)
         segment = self._segment_of(offset)
         try:
-            blocks = _gather(segment, self._walk_to(segment, offset, bytes_max, cursor), offset, bytes_max)
+            blocks = self._blocks(segment, offset, bytes_max, cursor)
         except FileNotFoundError as error:
             # Trimmed since this view was taken, and not open here.
             raise OffsetOutOfRange(offset, segment.end_offset, self.end_offset) from error
@@ -112,30 +111,30 @@ class LogView(NamedTuple):
 
     def _offset_in(self, segment: Segment, time_ns: int) -> int:
         noted = segment.source.index(segment).before_time(time_ns, self._rows(segment))
-        for found in self._walk(segment, noted, READ_BYTES_DEFAULT):
+        for found in self._walk(segment, noted, INDEX_INTERVAL_BYTES):
             if isinstance(found, Damage):
                 raise found.within(segment.end_offset).error()
-            if found.batch_header.max_time_ns >= time_ns:
-                return _offset_in_block(found, time_ns)
+            for block in found:
+                if block.batch_header.max_time_ns >= time_ns:
+                    return _offset_in_block(block, time_ns)
         return segment.end_offset
 
-    def _walk_to(
-        self, segment: Segment, offset: int, bytes_max: int, cursor: Cursor | None
-    ) -> Iterator[Block | Damage]:
+    def _blocks(self, segment: Segment, offset: int, bytes_max: int, cursor: Cursor | None) -> list[Block]:
         if cursor is not None and (cursor.segment, cursor.offset) == (segment.number, offset):
-            # Blocks are mostly alike, so this ends between two of them; the length after it says that the next is left.
-            whole_entries = max(bytes_max // cursor.entry_bytes, 1) * cursor.entry_bytes + LENGTH.size
             start = Position(cursor.position, offset, b"")
-            return _scan(segment, start, whole_entries, stop=cursor.position + bytes_max)
+            # Blocks are mostly alike, so this ends between two of them and reads nothing twice.
+            size = max(bytes_max // cursor.entry_bytes, 1) * cursor.entry_bytes
+            found = read_on(segment.source.file(), segment.header, start, segment.end_position, size)
+            return _fitting(found, bytes_max) or _gather(segment, _scan(segment, start, bytes_max), offset, bytes_max)
         noted = segment.source.index(segment).before_offset(offset, self._rows(segment))
-        return self._walk(segment, noted, bytes_max)
+        return _gather(segment, self._walk(segment, noted, bytes_max), offset, bytes_max)
 
-    def _walk(self, segment: Segment, noted: tuple[int, int] | None, chunk_bytes: int) -> Iterator[Block | Damage]:
+    def _walk(self, segment: Segment, noted: tuple[int, int] | None, chunk_bytes: int) -> Iterator[Run | Damage]:
         """The segment from a place that the index noted. When no sound entry is there, the index is made anew first."""
         if noted is not None:
             walk = _scan(segment, Position(noted[1], noted[0], b""), chunk_bytes)
             first = next(walk, None)
-            if isinstance(first, Block):
+            if isinstance(first, list):
                 yield first
                 yield from walk
                 return
@@ -163,29 +162,40 @@ class LogView(NamedTuple):
                 raise damage.error()
 
 
-def _scan(segment: Segment, start: Position, chunk_bytes: int, *, stop: int | None = None) -> Iterator[Block | Damage]:
+def _scan(segment: Segment, start: Position, chunk_bytes: int) -> Iterator[Run | Damage]:
     file, end = segment.source.file(), segment.end_position
-    return scan(file, segment.number, segment.header, start, end, chunk_bytes=chunk_bytes, stop=stop)
+    return scan_runs(file, segment.number, segment.header, start, end, chunk_bytes=chunk_bytes)
 
 
-def _gather(segment: Segment, walk: Iterator[Block | Damage], offset: int, bytes_max: int) -> list[Block]:
+def _gather(segment: Segment, walk: Iterator[Run | Damage], offset: int, bytes_max: int) -> list[Block]:
     """Blocks from the one that holds `offset`, as many as fit, and never across a damaged range."""
     found: list[Block] = []
-    size = 0
-    for item in walk:
-        if isinstance(item, Damage):
+    for run in walk:
+        if isinstance(run, Damage):
             if found:
                 break
-            if item.covers(offset):
-                raise item.within(segment.end_offset).error()
-        elif item.end_offset > offset:
-            if found and size + len(item.entry) > bytes_max:
+            if run.covers(offset):
+                raise run.within(segment.end_offset).error()
+        elif run[-1].end_offset > offset:
+            found += run if found else run[bisect_right(run, offset, key=_end_offset) :]
+            if found[-1].end_position - found[0].position >= bytes_max:
                 break
-            found.append(item)
-            size += len(item.entry)
-            if size >= bytes_max:
-                break
+    return _fitting(found, bytes_max)
+
+
+def _fitting(found: list[Block], bytes_max: int) -> list[Block]:
+    """As many as fit, but at least one."""
+    if found and found[-1].end_position - found[0].position > bytes_max:
+        del found[max(bisect_right(found, found[0].position + bytes_max, key=_end_position), 1) :]
     return found
+
+
+def _end_offset(block: Block) -> int:
+    return block.end_offset
+
+
+def _end_position(block: Block) -> int:
+    return block.end_position
 
 
 def _base_offset(segment: Segment) -> int:
