@@ -40,6 +40,22 @@ def pipeline(spark, run):
     run.table("events").createOrReplaceTempView("events")
     return dearest["price"]
 """
+WITH_TYPES = """
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+
+@dataclass
+class Order:
+    id: int
+
+
+def pipeline(spark, run):
+    assert spark.createDataFrame([Order(1)]).count() == 1
+    sys.exit(CODE)
+"""
 SCRIPT = """
 from pyspark.sql import SparkSession
 
@@ -94,6 +110,14 @@ def test_a_mistake_in_the_file_is_told_with_its_line(pipelines: Pipelines, tmp_p
     error, _ = pipelines.failing(written(tmp_path / "failing.py", text))
     assert str(error).startswith("failing.py: name 'x/y' is not a name.")
     assert str(error).endswith("(failing.py, line 5)")
+
+
+def test_a_file_may_have_types_of_its_own_and_end_by_itself(pipelines: Pipelines, tmp_path: Path) -> None:
+    done = pipelines.once(written(tmp_path / "typed.py", WITH_TYPES.replace("CODE", "0")))
+    assert (done.run.state, done.run.error) == ("finished", None)
+    error, going = pipelines.failing(written(tmp_path / "failing.py", WITH_TYPES.replace("CODE", "'no orders'")))
+    assert str(error) == going.run.error == "failing.py: it exited with no orders"
+    assert going.run.state == "failed"
 
 
 def test_what_is_no_python_is_refused_before_anything_runs(tmp_path: Path) -> None:

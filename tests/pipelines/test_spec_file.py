@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from flowmesh.base.errors import BadRequest, NotFound
-from flowmesh.pipelines.outputs import group_names, queries
+from flowmesh.pipelines.outputs import group_names, queries, require_no_loop
 from flowmesh.pipelines.spec import PipelineSpec
 from flowmesh.pipelines.spec_file import FILE_BYTES_MAX, load, parse
+from flowmesh.pipelines.target import NodeTarget
 from flowmesh.pipelines.views import needed_views, step_sql
 
 WHOLE = """
@@ -91,6 +92,14 @@ def test_groups_have_the_name_of_the_pipeline_and_of_the_query_where_there_are_s
     assert group_names(alone, None) == {("x-console", "x"): "a"}
 
 
+def test_dead_letters_do_not_go_back_to_their_source_whatever_it_is_called() -> None:
+    letters = WHOLE.replace("dead_letter: orders-bad", "dead_letter: default/shop/orders")
+    spec = spec_of(letters.replace("2026-01-31T12:00:00Z", "latest"))
+    with pytest.raises(BadRequest, match=r"sources\.orders\.dead_letter: it is the source itself"):
+        require_no_loop(spec, NodeTarget("flowmesh://x", "t"))
+    require_no_loop(spec, NodeTarget("flowmesh://x", "t", tenant="acme"))
+
+
 @pytest.mark.parametrize(
     "window, made, by, group",
     [
@@ -164,7 +173,16 @@ def test_a_window_is_short_for_sql(window: dict[str, Any], made: str, by: str, g
         (["sinks", 1, "key"], "id", "sinks[1].key", "have keys"),
         (["sinks", 1, "trigger"], "often", "sinks[1].trigger", "length of time"),
         (["sinks", 2, "console"], "yes", "sinks[2].console", "true or false"),
-        (["sinks", 2, "name"], "revenue-stream", "sinks[2].name", "two sinks"),
+        (["sinks", 2, "name"], "revenue-stream", "sinks[2].name", "a query 'revenue-stream' already"),
+        (["sinks", 2, "name"], "orders-dead-letter", "sinks[2].name", "a query 'orders-dead-letter' already"),
+        (
+            ["sources", "_orders"],
+            {"stream": "x", "schema": "a INT", "dead_letter": "y"},
+            "sources._orders",
+            "a query 'orders-dead-letter' already",
+        ),
+        (["sources", "orders", "options"], {"Columns": "offset"}, "sources.orders.options.Columns", "do not fit"),
+        (["sources", "orders", "options"], {"valueColumn": "v"}, "sources.orders.options.valueColumn", "do not fit"),
         (["spark"], {"a": None}, "spark.a", "it is empty"),
         (["checkpoint"], "${NOWHERE}", "checkpoint", "no variable NOWHERE"),
     ],

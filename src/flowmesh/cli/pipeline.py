@@ -52,7 +52,8 @@ def run(
     """Run the pipeline of FILE: YAML, Python, or the YAML of a declarative pipeline of Spark.
 
     A run that was ended by Ctrl-C, by SIGTERM or by an error goes on where it was when it is started again, and what
-    it writes to streams and files is there exactly once. A second Ctrl-C ends it at once.
+    its queries write to streams and files is there exactly once. A batch, whose sources have an end, is written anew
+    by each run. A second Ctrl-C ends it at once.
 
     \b
     Example:

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from flowmesh.base.errors import FlowMeshError
 from flowmesh.base.names import checked_name
 from flowmesh.cli import targets
@@ -65,7 +67,8 @@ def opened(file: Path, name: str | None) -> Opened:
         spec = placed(parse(found, os.environ), whole.parent)
     except FlowMeshError as error:
         raise type(error)(f"{file}: {error.message}", field=error.field, hint=error.hint) from None
-    return Opened(whole, "YAML", name or spec.name, spec)
+    spec = msgspec.structs.replace(spec, name=name or spec.name)
+    return Opened(whole, "YAML", spec.name, spec)
 
 
 def _name_like(text: str) -> str:
@@ -108,14 +111,20 @@ def _work(found: Opened, run: Run, master: str | None, conf: tuple[str, ...]) ->
     if isinstance(found.spec, DeclarativeSpec):
         return _declarative(found.spec, found.file, run, master, conf, variables)
     os.environ.update(variables)  # for code in the file that names no node
-    spec = found.spec
-    settings = option_texts(spec.spark) if isinstance(spec, PipelineSpec) else {}
-    settings = QUIET | settings
-    said = tuple(f"{name}={value}" for name, value in settings.items())
-    chosen = master or (spec.master if isinstance(spec, PipelineSpec) else None)
+    name, spec, settings = f"flowmesh {found.name}", found.spec, tuple(f"{key}={value}" for key, value in QUIET.items())
     # Spark puts a handler of its own in the place of the one for SIGINT.
-    with session_for(f"flowmesh {found.name}", chosen, (*said, *conf)) as spark, handling(run.stop):
-        return run_yaml(spark, spec, run) if isinstance(spec, PipelineSpec) else run_python(spark, found.file, run)
+    if isinstance(spec, PipelineSpec):
+        spec = msgspec.structs.replace(spec, spark={**spec.spark, **_settings(conf)})
+        settings += tuple(f"{key}={value}" for key, value in option_texts(spec.spark).items())
+        with session_for(name, master or spec.master, (*settings, *conf)) as spark, handling(run.stop):
+            return run_yaml(spark, spec, run)
+    # What the code in the file prints where Spark runs it is for whoever wrote it.
+    with session_for(name, master, (*settings, *conf), quiet=False) as spark, handling(run.stop):
+        return run_python(spark, found.file, run)
+
+
+def _settings(conf: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, _, value in (each.partition("=") for each in conf)}
 
 
 def _declarative(
@@ -128,11 +137,11 @@ def _declarative(
 ) -> State:
     place = Path(run.checkpoint)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    given = {name: value for name, _, value in (each.partition("=") for each in conf)}
+    given = _settings(conf)
     arguments = command(file, master, given)
     environment = environment_of({**os.environ, **variables}, settings_of(spec, place, given))
     run.audience.started(run.file.run)
-    return run_declarative(arguments, environment, run.audience.said, run.stop)
+    return run_declarative(arguments, environment, run.audience.said, run.stop, run.file.lock)
 
 
 # --- signals ------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from flowmesh.pipelines.spec import PipelineSpec, SinkSpec, SourceSpec, StepSpec
 
 EARLIEST, LATEST = "earliest", "latest"
 ONLY_OF_STREAMS = ("schema", "from", "until", "archive", "bad_records", "dead_letter", "group", "hold")
+_HIDES_ERRORS = ("columns", "valuecolumn")
 _VIEW = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _MILLISECOND_NS = 1_000_000
 
@@ -31,18 +32,30 @@ def check(spec: PipelineSpec) -> None:
         views[step.name] = step.watermark
     if not spec.sinks:
         raise _wrong("sinks", "there is none.", f"Name one: '- {{from: {next(iter(views))}, console: true}}'.")
-    names: set[str] = set()
     for number, sink in enumerate(spec.sinks):
         _check_sink(f"sinks[{number}]", sink, views)
-        name = sink_name(sink)
-        _named(f"sinks[{number}].name", name)
+    _check_queries(spec)
+
+
+def _check_queries(spec: PipelineSpec) -> None:
+    """A query's name is that of its checkpoint, so no two may have one."""
+    names: set[str] = set()
+    letters = [(f"sources.{view}", dead_letter_name(view)) for view, each in spec.sources.items() if each.dead_letter]
+    sinks = [(f"sinks[{number}].name", sink_name(sink)) for number, sink in enumerate(spec.sinks)]
+    for place, name in (*letters, *sinks):
+        _named(place, name)
         if name in names:
-            raise _wrong(f"sinks[{number}].name", f"there are two sinks {name!r}.", "Give one of them another name.")
+            raise _wrong(place, f"there is a query {name!r} already.", "Give one of the two another name.")
         names.add(name)
 
 
 def sink_name(sink: SinkSpec) -> str:
     return sink.name or f"{sink.source.lower().strip('_')}-{kind_of(sink)}"
+
+
+def dead_letter_name(view: str) -> str:
+    """What the query of a source's dead letters is called."""
+    return f"{view.lower().strip('_')}-dead-letter"
 
 
 def kind_of(sink: SinkSpec) -> str:
@@ -94,6 +107,11 @@ def _check_bad_records(place: str, source: SourceSpec) -> None:
     for name in ("bad_records", "dead_letter"):
         if getattr(source, name) is not None and source.schema is None:
             raise _wrong(f"{place}.{name}", "without a schema every value fits.", f"Add '{place}.schema'.")
+    if source.dead_letter is not None or source.bad_records == "drop":
+        for name in source.options:
+            if name.lower() in _HIDES_ERRORS:
+                message = "with it the source does not say which records do not fit."
+                raise _wrong(f"{place}.options.{name}", message, "Choose columns in a step.")
     if source.dead_letter is None:
         return
     _stream_name(f"{place}.dead_letter", source.dead_letter)
@@ -101,7 +119,11 @@ def _check_bad_records(place: str, source: SourceSpec) -> None:
         message = "with 'dead_letter' they go there, and nowhere else."
         raise _wrong(f"{place}.bad_records", message, "Leave one of the two out.")
     if source.dead_letter == source.stream:
-        raise _wrong(f"{place}.dead_letter", "it is the source itself.", "Name another stream.")
+        raise dead_letter_loop(f"{place}.dead_letter")
+
+
+def dead_letter_loop(place: str) -> BadRequest:
+    return _wrong(place, "it is the source itself.", "Name another stream.")
 
 
 def _check_watermark(place: str, watermark: WatermarkSpec) -> None:

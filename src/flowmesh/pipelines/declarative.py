@@ -86,9 +86,16 @@ def environment_of(given: Mapping[str, str], settings: Mapping[str, str]) -> dic
 
 
 def run_declarative(
-    arguments: list[str], environment: Mapping[str, str], said: Callable[[str], None], stop: threading.Event
+    arguments: list[str],
+    environment: Mapping[str, str],
+    said: Callable[[str], None],
+    stop: threading.Event,
+    lock: int | None = None,
 ) -> State:
-    """Until it has ended. `said` is told each line that Spark says."""
+    """Until it has ended. `said` is told each line that Spark says.
+
+    `lock` is the descriptor of the pipeline's lock: should this process be killed, no second run begins beside Spark.
+    """
     lines: list[str] = []
     with subprocess.Popen(
         arguments,
@@ -99,6 +106,7 @@ def run_declarative(
         text=True,
         errors="replace",
         start_new_session=True,
+        pass_fds=() if lock is None else (lock,),
     ) as process:
         ending = threading.Thread(target=_end_on, args=[process, stop], daemon=True)
         ending.start()

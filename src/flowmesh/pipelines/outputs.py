@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flowmesh.base.errors import BadRequest
 from flowmesh.base.names import checked_name
-from flowmesh.pipelines.checks import reads_as_stream, sink_name
+from flowmesh.pipelines.checks import dead_letter_loop, dead_letter_name, reads_as_stream, sink_name
 from flowmesh.pipelines.spec import PipelineSpec, SinkSpec
 from flowmesh.pipelines.views import Naming, dead_letters, needed_views, source_frame, step_frame
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from flowmesh.pipelines.target import NodeTarget
-
-DEAD_LETTER = "dead-letter"
 
 
 class Output(NamedTuple):
@@ -48,7 +46,7 @@ def outputs(spark: SparkSession, spec: PipelineSpec, target: NodeTarget | None) 
         found.append(Output(name, sink, frame))
     for view, source in spec.sources.items():
         if source.dead_letter is not None and target is not None:
-            name = _dead_letter_name(view)
+            name = dead_letter_name(view)
             frame = dead_letters(spark, view, source, target, groups.get((name, view)))
             found.append(Output(name, SinkSpec(source=view, stream=source.dead_letter), frame, as_records=True))
     return found
@@ -63,6 +61,14 @@ def written_streams(spec: PipelineSpec) -> dict[str, str]:
         if source.dead_letter is not None:
             found[source.dead_letter] = f"sources.{view}.dead_letter"
     return found
+
+
+def require_no_loop(spec: PipelineSpec, target: NodeTarget) -> None:
+    """Only the node's context says what a short name of a stream stands for."""
+    for view, source in spec.sources.items():
+        letters = source.dead_letter
+        if letters is not None and source.stream is not None and target.path(letters) == target.path(source.stream):
+            raise dead_letter_loop(f"sources.{view}.dead_letter")
 
 
 def group_names(spec: PipelineSpec, target: NodeTarget | None) -> dict[tuple[str, str], str]:
@@ -92,12 +98,8 @@ def group_names(spec: PipelineSpec, target: NodeTarget | None) -> dict[tuple[str
 def queries(spec: PipelineSpec) -> list[tuple[str, Sequence[str]]]:
     """Names, and the views that each is made of."""
     sinks = [(sink_name(sink), needed_views(spec, sink.source)) for sink in spec.sinks]
-    letters = [(_dead_letter_name(view), [view]) for view, each in spec.sources.items() if each.dead_letter is not None]
+    letters = [(dead_letter_name(view), [view]) for view, each in spec.sources.items() if each.dead_letter is not None]
     return [*sinks, *letters]
-
-
-def _dead_letter_name(view: str) -> str:
-    return f"{view.lower().strip('_')}-{DEAD_LETTER}"
 
 
 def _checked(name: str, view: str) -> str:

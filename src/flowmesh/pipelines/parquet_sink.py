@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 ASIDE = "_unfinished"
 """Readers pass over what begins with an underscore."""
-_FIRST_PART = "part-00000"
+_PART, _FIRST_PART = "part-", "part-00000"
 
 
 class ParquetSink:
-    """One directory, written by one query. Called with each batch by `foreachBatch`."""
+    """One directory, written by one query, which runs once at a time. Called with each batch by `foreachBatch`."""
 
     def __init__(self, location: str, query: str, options: dict[str, str]) -> None:
         """`query` is what the query is called over all its runs."""
@@ -27,15 +27,20 @@ class ParquetSink:
         self._prefix = hashlib.sha256(query.encode()).hexdigest()[:12]
         """What tells the files of different queries apart, also when they write to the same directory."""
 
-    def __call__(self, frame: DataFrame, batch: int) -> None:
-        aside = f"{self._location}/{ASIDE}/{self._prefix}-{batch}"
+    def __call__(self, frame: DataFrame, batch: int | str) -> None:
+        """`batch` is a number, or for one that is never repeated the name of its run."""
+        name = f"{self._prefix}-{batch:010d}" if isinstance(batch, int) else f"{self._prefix}-{batch}"
+        aside = f"{self._location}/{ASIDE}/{name}"
+        files = _Files(frame, self._location)
+        for unfinished in files.found(f"{self._location}/{ASIDE}", f"{self._prefix}-"):
+            files.remove(unfinished)
         frame.write.mode("overwrite").options(**self._options).parquet(aside)
-        self._publish(_Files(frame, aside), aside, f"{self._prefix}-{batch:010d}")
+        self._publish(files, aside, name)
 
     def _publish(self, files: _Files, aside: str, name: str) -> None:
-        for earlier in files.found(f"{self._location}/{name}-*.parquet"):
+        for earlier in files.found(self._location, f"{name}-"):
             files.remove(earlier)
-        written = [file for file in files.found(f"{aside}/part-*.parquet") if not files.is_empty(file)]
+        written = [file for file in files.found(aside, _PART) if not files.is_empty(file)]
         for number, file in enumerate(written):
             files.rename(file, f"{self._location}/{name}-{number:05d}.parquet")
         files.remove(aside)
@@ -50,8 +55,13 @@ class _Files:
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
         self._system = self._path(place).getFileSystem(self._configuration)
 
-    def found(self, pattern: str) -> list[str]:
-        return sorted(each.getPath().toString() for each in self._system.globStatus(self._path(pattern)) or ())
+    def found(self, directory: str, prefix: str) -> list[str]:
+        """By their names. No pattern is made of them: a directory may be called like one."""
+        place = self._path(directory)
+        if not self._system.exists(place):
+            return []
+        paths = [each.getPath() for each in self._system.listStatus(place)]
+        return sorted(path.toString() for path in paths if path.getName().startswith(prefix))
 
     def is_empty(self, file: str) -> bool:
         """Spark makes one such file, the first, so that a directory without rows still has columns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import runpy
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,9 @@ def run_python(spark: SparkSession, file: Path, run: Run) -> State:
             if run.stop.is_set():
                 return  # what it was waiting for was stopped
             raise PipelineFailed(f"{file.name}: {reason_in_file(error, file)}") from error
+        except SystemExit as ended:
+            if ended.code not in (None, 0):
+                raise PipelineFailed(f"{file.name}: it exited with {ended.code}") from None
 
     return watcher.follow(work)
 
@@ -116,6 +120,6 @@ def _function(file: Path) -> Any:
     spec = importlib.util.spec_from_file_location(f"flowmesh_pipeline_{file.stem}", file)
     if spec is None or spec.loader is None:
         raise FlowMeshError(f"{file} cannot be imported.", field="file", hint="Its name has to end with .py.")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where dataclasses look for it
     spec.loader.exec_module(module)
     return getattr(module, FUNCTION)

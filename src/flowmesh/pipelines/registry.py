@@ -100,7 +100,7 @@ class Registry:
                 if earlier.state == "running":
                     _write(file, _killed(earlier))
             _prune(directory)
-            own = RunFile(directory / f"run-{started_ns:019d}-{run.pid}.json", run)
+            own = RunFile(directory / f"run-{started_ns:019d}-{run.pid}.json", run, lock.fileno())
             own.write()
             yield own
 
@@ -128,9 +128,11 @@ class Registry:
 class RunFile:
     """The file of the run of this process."""
 
-    def __init__(self, file: Path, run: PipelineRun) -> None:
+    def __init__(self, file: Path, run: PipelineRun, lock: int) -> None:
         self._file = file
         self.run = run
+        self.lock = lock
+        """The descriptor that holds the pipeline. A program that inherits it holds the pipeline, too."""
 
     def write(self) -> None:
         _write(self._file, self.run)

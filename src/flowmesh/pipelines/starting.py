@@ -60,8 +60,11 @@ def _wait_for_sources(query: StreamingQuery) -> None:
         time.sleep(_PAUSE_S)
 
 
-def write_once(output: Output, run: str, target: NodeTarget | None, shown: Shown) -> int:
-    """A batch, from sources that have an end. Returns how many rows it had."""
+def write_once(output: Output, query: str, run: str, target: NodeTarget | None, shown: Shown) -> int:
+    """A batch, from sources that have an end. Returns how many rows it had.
+
+    `query` is what it is called over all runs, and `run` what only this one is called.
+    """
     from pyspark.sql import Observation
 
     sink, kind = output.sink, kind_of(output.sink)
@@ -73,7 +76,7 @@ def write_once(output: Output, run: str, target: NodeTarget | None, shown: Shown
         if kind == "stream":
             frame.write.format("flowmesh").mode("append").options(**_stream_options(output, target)).save()
         else:
-            ParquetSink(str(sink.parquet), run, option_texts(sink.options))(frame, 0)
+            ParquetSink(str(sink.parquet), query, option_texts(sink.options))(frame, run)
     except Exception as error:
         raise PipelineFailed(f"sink {output.name!r}: {reason_of(error)}") from error
     return int(observation.get[ROWS_OUT])

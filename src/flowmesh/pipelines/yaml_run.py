@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flowmesh.base.errors import BadRequest
-from flowmesh.pipelines.outputs import outputs, written_streams
+from flowmesh.pipelines.outputs import outputs, require_no_loop, written_streams
 from flowmesh.pipelines.registry import QueryRun, State
 from flowmesh.pipelines.running import Run, Watcher
 from flowmesh.pipelines.spec import PipelineSpec, SinkSpec, SourceSpec
@@ -69,13 +69,14 @@ def _start(spark: SparkSession, spec: PipelineSpec, run: Run, watcher: Watcher) 
     if streams:
         if run.target is None:
             raise BadRequest("writing to a stream takes a node.", field=next(iter(streams.values())))
+        require_no_loop(spec, run.target)
         require_streams(run.target, streams, create=spec.create_streams)
     found = outputs(spark, spec, run.target)
     run.audience.started(run.file.run)
     for output in found:
         if not output.frame.isStreaming and not run.stop.is_set():
-            name = f"{run.checkpoint}/{output.name}/{run.file.run.started}"
-            rows = write_once(output, name, run.target, run.audience.shown)
+            query, started = f"{run.checkpoint}/{output.name}", re.sub(r"\D", "", run.file.run.started)
+            rows = write_once(output, query, started, run.target, run.audience.shown)
             watcher.done(QueryRun(output.name, batch=0, rows_out=rows))
     for output in found:
         if output.frame.isStreaming and not run.stop.is_set():
