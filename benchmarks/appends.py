@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness import Benchmark, Result, Row, Unit, alternate, median_of, timed
-from benchmarks.place import Place, Sizes, append
+from benchmarks.place import Place, Sizes
 from flowmesh.assemble import open_local_log, start_writer
+from flowmesh.base.errors import FlowMeshError
 from flowmesh.base.limits import KIB, MIB
 from flowmesh.format import columns
 from flowmesh.format.batch import HEADER_SIZE, Batch
 from flowmesh.format.block import CRC, OVERHEAD, PREFIX_SIZE
+from flowmesh.log.commit import Result as Answer
 
 _BATCHES = 64
+_IN_FLIGHT = 2
+"""One is written and synced while the next one waits, so that each commit still has its own sync, as beside it."""
 
 BLOCKS = Row("append 1 MiB blocks, fsynced", "the same bytes, `writev` + `fdatasync`", 0.7)
 COMMITS = Row("append 64 batches of 100 records × 100 B per commit, fsynced", "the same bytes, likewise", 0.5)
@@ -35,20 +41,34 @@ def run_commits(place: Place) -> list[Result]:
 def _side_by_side(place: Place, row: Row, group: list[Batch], commits: int) -> Result:
     size = sum(batch.size + OVERHEAD for batch in group)
     with place.folder("appends") as folder, _plain_file(folder) as plainly:
-        log = open_local_log(folder / "log", create="benchmark")
+        log, writer = open_local_log(folder / "log", create="benchmark"), start_writer()
         buffers = [piece for batch in group for piece in _pieces(batch)]
 
         def ours() -> None:
+            under_way = deque[Future[Sequence[Answer]]]()
             for _ in range(commits):
-                append(log, group)
+                if len(under_way) == _IN_FLIGHT:
+                    _require_appended(under_way.popleft())
+                under_way.append(writer.append(log, group))
+            for future in under_way:
+                _require_appended(future)
 
         def theirs() -> None:
             for _ in range(commits):
                 plainly(buffers)
 
-        samples = alternate(place.sizes.rounds, lambda: timed(ours), lambda: timed(theirs))
-        log.close()
+        try:
+            samples = alternate(place.sizes.rounds, lambda: timed(ours), lambda: timed(theirs))
+        finally:
+            writer.close()
+            log.close()
     return Result(row, samples, Unit.BYTES, commits * size)
+
+
+def _require_appended(future: Future[Sequence[Answer]]) -> None:
+    for result in future.result():
+        if isinstance(result, FlowMeshError):
+            raise result
 
 
 def run_alone(place: Place) -> list[Result]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -11,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from flowmesh.base.durability import ALWAYS, BATCH, Durability
-from flowmesh.base.errors import Closed, StorageFailed
-from flowmesh.base.limits import KIB
+from flowmesh.base.errors import Closed, FlowMeshError, StorageFailed
+from flowmesh.base.limits import HALVED_BYTES_MIN, KIB, MIB, PREPARE_BYTES_MIN
 from flowmesh.format import columns, names
+from flowmesh.format.batch import Batch
 from flowmesh.host import writer as writer_module
 from flowmesh.host.writer import WriterThread, deliver_here
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.appender import Appender
 from flowmesh.log.commit import Completion
 from flowmesh.log.retention import Retention
+from flowmesh.log.sealing import Appended
 from flowmesh.sim.clock import SimClock
 from tests.log.damage import SMALL, batch, open_here, read_here, values, written
 from tests.log.watched import IO_ERROR, WatchedDisk
@@ -90,6 +93,77 @@ def test_what_comes_during_a_sync_shares_the_next_one(tmp_path: Path, disk: Watc
     assert offsets(first, *rest) == list(range(0, 42, 2))
     assert disk.syncs == {FIRST: 2}
     assert values(log.view) == written(range(42))
+
+
+def test_what_waits_when_a_sync_begins_is_sealed_beside_it(
+    tmp_path: Path, disk: WatchedDisk, writer: WriterThread
+) -> None:
+    log = open_here(tmp_path, replace(SMALL, segment_records=10**6, segment_bytes=MIB), disk=disk)
+    disk.syncs.clear()
+    gate, large = Gate(disk), columns.encode([bytes(PREPARE_BYTES_MIN)])
+    write, futures = log.write, list[Future[Sequence[object]]]()
+
+    def write_and_send_more(group: Sequence[Batch]) -> list[Appended | FlowMeshError]:
+        log.write = write  # type: ignore[method-assign]
+        futures.append(writer.append(log, [large]))
+        return write(group)
+
+    log.write = write_and_send_more  # type: ignore[method-assign]
+    first = writer.append(log, [batch(0, 1)])
+    assert gate.reached.wait(PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while log._ahead is None:
+        assert time.monotonic() < deadline, "nothing is sealed while the sync is under way"
+        time.sleep(0.001)
+    sealed = log._ahead.run.appended
+    assert log.view.end_offset == 0
+    gate.opened.set()
+    assert offsets(first, *futures) == [0, 1]
+    assert list(futures[0].result()) == sealed
+    assert disk.syncs[FIRST] == 2
+
+
+@pytest.mark.parametrize("sync_s, commits", [(0, 2), (1, 1)])
+def test_half_of_much_is_left_for_the_next_commit_unless_a_sync_takes_longer_than_sealing_all_of_it(
+    tmp_path: Path, disk: WatchedDisk, writer: WriterThread, clock: SimClock, sync_s: int, commits: int
+) -> None:
+    log = open_here(tmp_path, replace(SMALL, segment_records=10**6, segment_bytes=64 * MIB), disk=disk)
+    disk.on_sync = lambda _name: clock.advance(sync_s * 1_000_000_000)
+    assert offsets(writer.append(log, [batch(0, 1)])) == [0]
+    disk.syncs.clear()
+    held = threading.Event()
+    writer.call(lambda: held.wait(PATIENCE_S) and None)
+    waiting = [writer.append(log, [columns.encode([bytes(HALVED_BYTES_MIN // 2)])]) for _ in range(4)]
+    called = writer.call(lambda: log.view.end_offset)
+    last = writer.append(log, [batch(9, 1)])
+    held.set()
+    assert offsets(*waiting, last) == [1, 2, 3, 4, 5]
+    assert called.result(PATIENCE_S) == 5, "a call comes behind all that was submitted before it"
+    assert disk.syncs[FIRST] == commits + 1
+
+
+def test_what_cannot_be_prepared_is_written_all_the_same(
+    tmp_path: Path, disk: WatchedDisk, writer: WriterThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, gate = make(tmp_path, disk), Gate(disk)
+    tries: list[int] = []
+
+    def prepare(group: Sequence[Batch]) -> None:
+        tries.append(len(group))
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(log, "prepare", prepare)
+    large = columns.encode([bytes(PREPARE_BYTES_MIN)])
+    held = threading.Event()
+    writer.call(lambda: held.wait(PATIENCE_S) and None)
+    first = writer.append(log, [batch(0, 1)])
+    writer.call(lambda: None)
+    writer.submit(log, [batch(1, 1)], lambda _results: None)
+    rest = [writer.append(log, [large]), writer.append(log, [large])]
+    gate.opened.set()
+    held.set()
+    assert offsets(first, *rest) == [0, 2, 3]
+    assert tries == [3]
 
 
 def test_always_syncs_each_append_alone(tmp_path: Path, disk: WatchedDisk, writer: WriterThread) -> None:

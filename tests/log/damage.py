@@ -17,11 +17,12 @@ from flowmesh.format.batch import Batch
 from flowmesh.format.checksum import crc32c
 from flowmesh.format.segment import SegmentHeader
 from flowmesh.host.disk import RealDisk
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.appender import Appender
 from flowmesh.log.findings import Note
 from flowmesh.log.open_log import open_log, read_log
 from flowmesh.log.options import LogOptions
 from flowmesh.log.scan import Block
+from flowmesh.log.sealing import Appended
 from flowmesh.log.view import LogView
 from flowmesh.ports.disk import Disk
 from flowmesh.sim.clock import START_WALL_NS, SimClock

@@ -13,8 +13,9 @@ from flowmesh.base.limits import KIB, MIB, SEGMENT_BYTES_MIN
 from flowmesh.format import columns, names
 from flowmesh.format import mark as mark_format
 from flowmesh.format.batch import Batch
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.appender import Appender
 from flowmesh.log.scan import Block
+from flowmesh.log.sealing import Appended
 from flowmesh.log.verify import verify_log
 from flowmesh.sim.clock import SimClock
 from tests.log.damage import (
@@ -62,6 +63,63 @@ def test_an_append_says_where_it_went_and_what_that_promises(tmp_path: Path) -> 
     assert second == Appended(2, 5, clock.wall_ns(), 1, found[1].header.hash, ALWAYS)
     assert [block.batch_header.leader_epoch for block in found] == [7, 7]
     assert values(log.view) == written(range(5))
+
+
+def test_what_was_sealed_ahead_is_written_as_it_is_and_hangs_on_what_was_there(tmp_path: Path) -> None:
+    clock = SimClock(10 * SECOND_NS)
+    log = open_here(tmp_path, WIDE, clock=clock)
+    log.write([batch(0, 2)])
+    ahead = [batch(2, 3), batch(5, 1)]
+    sealed_at = clock.wall_ns()
+    log.prepare(ahead)
+    log.sync()
+    assert values(log.view) == written(range(2)), "nothing that was only prepared is seen"
+    log._clock = SimClock(clock.wall_ns() - 5 * SECOND_NS)
+    found = log.write([*ahead, batch(6, 1)])
+    log.sync()
+    assert [result.timestamp_ns for result in found if isinstance(result, Appended)] == [sealed_at] * 3
+    assert values(log.view) == written(range(7))
+    log.close()
+    assert verify_log(DISK, str(tmp_path)).sound
+
+
+@pytest.mark.parametrize("between", ["another batch", "fewer", "a write", "a roll", "nothing"])
+def test_what_was_sealed_ahead_counts_only_if_nothing_came_between(tmp_path: Path, between: str) -> None:
+    log = open_here(tmp_path, WIDE)
+    log.write([batch(0, 1)])
+    first, second = batch(1, 1), batch(2, 1)
+    log.prepare([first, second])
+    sealed = log._ahead
+    assert sealed is not None
+    log.sync()
+    if between == "a write":
+        log.write([first])
+    elif between == "a roll":
+        log.roll()
+    group = {"another batch": [batch(1, 1), second], "fewer": [first], "a write": [second]}.get(
+        between, [first, second]
+    )
+    results = log.write(group)
+    log.sync()
+    assert values(log.view) == written(range(2 if between == "fewer" else 3))
+    assert (results[-1] is sealed.run.appended[-1]) == (between == "nothing")
+    log.close()
+    assert verify_log(DISK, str(tmp_path)).sound
+
+
+def test_a_failure_lets_nothing_through_that_was_prepared(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    log = open_here(tmp_path, disk=disk)
+    log.write([batch(0, 1)])
+    ahead = [batch(1, 1)]
+    log.prepare(ahead)
+    disk.failing = {("sync", names.segment_name(1)): IO_ERROR}
+    with pytest.raises(StorageFailed):
+        log.sync()
+    disk.failing = {}
+    assert errors(log.write(ahead)) == [StorageFailed]
+    log.prepare(ahead)
+    assert errors(log.write(ahead)) == [StorageFailed]
 
 
 def test_every_block_hangs_on_the_one_before_and_every_segment_too(tmp_path: Path) -> None:

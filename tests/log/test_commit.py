@@ -9,8 +9,10 @@ from pathlib import Path
 from flowmesh.base.durability import ALWAYS, BATCH, Durability
 from flowmesh.base.errors import DiskFull, StorageFailed
 from flowmesh.format import names
-from flowmesh.log.appender import Appended, Appender
-from flowmesh.log.commit import Committed, Result, Submission, commit, sync, sync_one_by_one
+from flowmesh.format.batch import Batch
+from flowmesh.log.appender import Appender
+from flowmesh.log.commit import Committed, Result, Submission, commit, prepare, sync, sync_one_by_one
+from flowmesh.log.sealing import Appended
 from tests.log.damage import SMALL, batch, open_here, values, written
 from tests.log.watched import IO_ERROR, NO_SPACE, WatchedDisk
 
@@ -82,6 +84,28 @@ def test_nothing_is_answered_before_its_sync(tmp_path: Path) -> None:
     assert seen == [(2, 0)]
     assert len(completions) == 2
     assert log.disk.syncs == other.disk.syncs == {FIRST: 1}
+
+
+def test_what_waits_is_prepared_in_order_up_to_a_bound_but_not_where_each_append_is_alone(tmp_path: Path) -> None:
+    log, other, alone = Log(tmp_path / "log"), Log(tmp_path / "other"), Log(tmp_path / "alone", ALWAYS)
+    told: list[tuple[int, list[int]]] = []
+
+    def listen(number: int, each: Log) -> None:
+        def prepare(group: Sequence[Batch]) -> None:
+            told.append((number, [batch.header.count for batch in group]))
+
+        each.appender.prepare = prepare  # type: ignore[method-assign]
+
+    listen(0, log)
+    listen(1, other)
+    listen(2, alone)
+    waiting = [log.submission(1, 2), alone.submission(3), other.submission(4), log.submission(5), other.submission(6)]
+    prepare(waiting, sum(each.size for each in waiting[:4]))
+    assert told == [(0, [1, 2, 5]), (1, [4])]
+    other.appender.poison("a test")
+    told.clear()
+    prepare(waiting)
+    assert told == [(0, [1, 2, 5])]
 
 
 def test_a_failed_sync_fails_all_that_it_covers_and_no_other_log(tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from flowmesh.base.errors import OffsetOutOfRange
 from flowmesh.format.chain import ChainIdentity
 from flowmesh.format.columns import Header, Record, decode, encode
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.appender import Appender
 from flowmesh.log.open_log import open_log, read_log
 from flowmesh.log.options import LogOptions
 from flowmesh.log.retention import Retention
 from flowmesh.log.scan import Block
+from flowmesh.log.sealing import Appended
 from flowmesh.log.verify import verify_log
 from flowmesh.log.view import Cursor, LogView
 from flowmesh.sim.clock import START_WALL_NS, SimClock

@@ -12,7 +12,8 @@ import sys
 
 from flowmesh.assemble import open_local_log
 from flowmesh.base.errors import FlowMeshError
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.appender import Appender
+from flowmesh.log.sealing import Appended
 from tests.process import values
 from tests.process.settings import Settings, from_arguments
 

@@ -11,8 +11,9 @@ import sys
 from flowmesh.assemble import open_local_log, start_writer
 from flowmesh.base.errors import FlowMeshError
 from flowmesh.host.writer import WriterThread
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.appender import Appender
 from flowmesh.log.retention import Retention
+from flowmesh.log.sealing import Appended
 from tests.process import values
 from tests.process.settings import Settings, from_arguments
 

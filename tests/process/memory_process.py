@@ -14,7 +14,7 @@ from typing import Any
 from flowmesh.assemble import open_local_log, start_writer
 from flowmesh.base.limits import MIB
 from flowmesh.format import columns
-from flowmesh.log.appender import Appended
+from flowmesh.log.sealing import Appended
 from tests.process.settings import Settings, from_arguments
 
 LARGE, SMALL = 1 * MIB, 100_000

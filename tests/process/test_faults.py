@@ -12,7 +12,7 @@ import pytest
 from flowmesh.assemble import open_local_log, read_local_log, verify_local_log
 from flowmesh.base.errors import ErrorCode
 from flowmesh.base.limits import KIB
-from flowmesh.log.appender import Appended
+from flowmesh.log.sealing import Appended
 from tests.process import shim
 from tests.process.children import Child, running
 from tests.process.settings import Settings

@@ -15,9 +15,10 @@ from flowmesh.base.durability import ALWAYS, BATCH, Durability
 from flowmesh.base.errors import DiskFull
 from flowmesh.base.limits import KIB, MIB
 from flowmesh.host.disk import RealDisk
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.appender import Appender
 from flowmesh.log.options import LogOptions
 from flowmesh.log.retention import Retention
+from flowmesh.log.sealing import Appended
 from tests.process.values import batch, check_view
 
 SEED = 7

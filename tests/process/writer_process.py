@@ -13,9 +13,9 @@ from threading import Semaphore
 from flowmesh.assemble import open_local_log
 from flowmesh.host.clock import RealClock
 from flowmesh.host.writer import WriterThread
-from flowmesh.log.appender import Appended
 from flowmesh.log.commit import Completion
 from flowmesh.log.retention import Retention
+from flowmesh.log.sealing import Appended
 from tests.process import values
 from tests.process.settings import Settings, from_arguments
 

@@ -18,10 +18,11 @@ from flowmesh.format import segment as segment_format
 from flowmesh.format.checksum import crc32c
 from flowmesh.format.segment import NO_HASH
 from flowmesh.log import appender, commit, directory, open_log, opening, recovery, trim, view
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.appender import Appender
 from flowmesh.log.findings import Action
 from flowmesh.log.options import LogOptions
 from flowmesh.log.retention import Retention
+from flowmesh.log.sealing import Appended
 from flowmesh.log.verify import verify_log
 from flowmesh.sim.checker import Expectations
 from flowmesh.sim.disk import PowerLost, SimDisk

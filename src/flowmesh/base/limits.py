@@ -43,6 +43,15 @@ OPEN_FILES_PER_LOG_MAX = 16
 COMMIT_BYTES_MAX = 64 * MIB
 """The most that one group commit gathers; what waits beyond it goes into the next."""
 
+PREPARE_BYTES_MIN, PREPARE_BYTES_MAX = 128 * KIB, 16 * MIB
+"""How much has to wait for a writer before it seals some of it beside a sync, and how much of it at the most."""
+
+HALVED_BYTES_MIN = 1 * MIB
+"""From this size on a group commit may leave half of what waits to the next one, to be sealed beside its sync."""
+
+SEALED_BYTES_PER_NS = 1.5
+"""About how fast a machine of today hashes: whether sealing takes longer than a sync."""
+
 WRITER_QUEUE_BYTES_MAX = 256 * MIB
 """The most that may wait for a writer before submitters are held back."""
 

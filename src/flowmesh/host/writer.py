@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from flowmesh.base.durability import Policy
 from flowmesh.base.errors import Closed, StorageFailed
-from flowmesh.base.limits import COMMIT_BYTES_MAX, WRITER_QUEUE_BYTES_MAX
-from flowmesh.log.commit import Committed, Completion, Done, Item, Result, Submission, commit, sync, sync_one_by_one
+from flowmesh.base.limits import (
+    COMMIT_BYTES_MAX,
+    HALVED_BYTES_MIN,
+    PREPARE_BYTES_MAX,
+    PREPARE_BYTES_MIN,
+    SEALED_BYTES_PER_NS,
+    WRITER_QUEUE_BYTES_MAX,
+)
+from flowmesh.log.commit import (
+    Committed,
+    Completion,
+    Done,
+    Item,
+    Result,
+    Submission,
+    commit,
+    prepare,
+    sync,
+    sync_one_by_one,
+)
 from flowmesh.ports.clock import Clock
 
 T = TypeVar("T")
@@ -35,7 +55,8 @@ def deliver_here(completions: Sequence[Completion]) -> None:
 
 class WriterThread:
     """One thread for all logs of a node. While a write or an fsync is under way new appends gather; the next round
-    takes them all. `deliver` gets a round's answers in one piece, so that an event loop is woken once for all."""
+    takes them all, and what waits when an fsync begins is sealed beside it. `deliver` gets a round's answers in one
+    piece, so that an event loop is woken once for all."""
 
     def __init__(self, clock: Clock, deliver: Callable[[Sequence[Completion]], None] = deliver_here) -> None:
         self._clock = clock
@@ -45,6 +66,12 @@ class WriterThread:
         self._queued_bytes = 0
         self._closed = False
         self._due_ns: dict[int, tuple[int, Committed]] = {}
+        self._ahead: deque[Submission | _Call | None] = deque()
+        """What was taken from the inbox before its turn; it comes before all that is still there."""
+        self._sync_ns = 0
+        """How long the last sync took, with what was sealed beside it."""
+        self._prepared = 0
+        """How many submissions the next round has to take, because they are sealed already."""
         self._syncers = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="flowmesh-sync")
         self._thread = threading.Thread(target=self._run, name="flowmesh-writer", daemon=True)
         self._thread.start()
@@ -118,7 +145,8 @@ class WriterThread:
             self._sync_due(everything=not running)
 
     def _gather(self) -> tuple[list[Submission], list[_Call], bool]:
-        """Everything that waits, up to one commit's size. A call ends the round, so that nothing overtakes it."""
+        """Everything that waits, up to one commit's size; of what takes longer to seal than to sync the first half, so
+        that the sealing of the other one hides behind a sync. A call ends the round, so that nothing overtakes it."""
         waiting: list[Submission] = []
         size = 0
         item = self._next(block=True)
@@ -126,10 +154,19 @@ class WriterThread:
             waiting.append(item)
             size += item.size
             item = self._next(block=False) if size < COMMIT_BYTES_MAX else _NOTHING
+        least, self._prepared = self._prepared, 0
+        halved = size >= max(HALVED_BYTES_MIN, int(self._sync_ns * SEALED_BYTES_PER_NS))
+        if halved and (later := _second_half(waiting, size, least)):
+            if item is not _NOTHING:
+                self._ahead.appendleft(cast(_Call | None, item))
+            self._ahead.extendleft(reversed(later))
+            return waiting[: -len(later)], [], True
         calls = [item] if isinstance(item, _Call) else []
         return waiting, calls, item is not None
 
     def _next(self, *, block: bool) -> Submission | _Call | object | None:
+        if self._ahead:
+            return self._ahead.popleft()
         try:
             return self._inbox.get(block, self._patience() if block else None)
         except Empty:
@@ -170,15 +207,61 @@ class WriterThread:
         sync([self._due_ns.pop(key)[1] for key in due], self._sync_files)
 
     def _sync_files(self, logs: Sequence[Committed]) -> None:
-        """Several logs are synced side by side; one alone without a detour through another thread."""
-        if len(logs) < 2:
-            sync_one_by_one(logs)
+        """Several logs are synced side by side, and the next round is prepared beside them if enough waits for it; one
+        alone is synced without a detour through another thread."""
+        if not logs:
             return
-        for future in [self._syncers.submit(log.sync_file) for log in logs]:
+        began, waiting = self._clock.monotonic_ns(), self._look_ahead()
+        if len(logs) < 2 and not waiting:
+            sync_one_by_one(logs)
+        else:
+            self._sync_side_by_side(logs, waiting)
+        self._sync_ns = self._clock.monotonic_ns() - began
+
+    def _sync_side_by_side(self, logs: Sequence[Committed], waiting: Sequence[Submission]) -> None:
+        futures = [self._syncers.submit(log.sync_file) for log in logs]
+        try:
+            prepare(waiting)
+        except Exception:
+            logger.exception("what comes next could not be prepared; it is tried again when its turn has come")
+        for future in futures:
             try:
                 future.result()
             except StorageFailed:
                 continue
+
+    def _look_ahead(self) -> list[Submission]:
+        """What the next round will begin with, if that is worth the way to another thread and back."""
+        waiting, size = list[Submission](), 0
+        for item in self._taken():
+            if not isinstance(item, Submission):
+                break
+            waiting.append(item)
+            size += item.size
+            if size >= PREPARE_BYTES_MAX:
+                break
+        if size < PREPARE_BYTES_MIN:
+            return []
+        self._prepared = len(waiting)
+        return waiting
+
+    def _taken(self) -> Iterator[Submission | _Call | None]:
+        """What comes next, which stays next: first what was taken before, then what is in the inbox."""
+        yield from self._ahead
+        with suppress(Empty):
+            while True:
+                self._ahead.append(self._inbox.get_nowait())
+                yield self._ahead[-1]
+
+
+def _second_half(waiting: list[Submission], size: int, least: int) -> list[Submission]:
+    """What begins behind the middle, and is not prepared already."""
+    before = 0
+    for row, item in enumerate(waiting):
+        if 2 * before >= size and row >= least:
+            return waiting[row:]
+        before += item.size
+    return []
 
 
 _NOTHING = object()

@@ -8,12 +8,9 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
-from flowmesh.base.durability import Durability
 from flowmesh.base.errors import Closed, DiskFull, FlowMeshError, StorageFailed
-from flowmesh.base.times import UNSTAMPED
-from flowmesh.format import batch as batches
 from flowmesh.format import block as blocks
 from flowmesh.format import names
 from flowmesh.format import segment as segment_format
@@ -25,6 +22,7 @@ from flowmesh.log.index import SparseIndex
 from flowmesh.log.opening import Survey, write_index, write_mark
 from flowmesh.log.options import LogOptions
 from flowmesh.log.retention import Retention
+from flowmesh.log.sealing import Ahead, Appended, SealedRun, seal
 from flowmesh.log.segment import Segment, Source, empty_segment
 from flowmesh.log.tail import TailCache
 from flowmesh.log.view import LogView
@@ -32,28 +30,6 @@ from flowmesh.ports.clock import Clock
 from flowmesh.ports.disk import Disk, File, Lock
 
 _OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
-
-
-class Appended(NamedTuple):
-    """Where a batch went. Durable only once a sync that began after the write has succeeded."""
-
-    base_offset: int
-    end_offset: int
-    timestamp_ns: int
-    segment: int
-    block_hash: bytes
-    durability: Durability
-    """What the acknowledgement of this append promises."""
-
-
-class _Run(NamedTuple):
-    """Entries for one write, and the state of the active segment once they are written."""
-
-    entries: list[bytes]
-    appended: list[Appended]
-    positions: list[int]
-    times_before: list[int]
-    after: Segment
 
 
 class Appender:
@@ -91,6 +67,7 @@ class Appender:
         self._tail = TailCache(options.tail_cache_bytes)
         self._failure: FlowMeshError | None = None
         self._dirty = False
+        self._ahead: Ahead | None = None
         self._must_roll = False
         """A roll ran out of space. What it left may already say where this segment ends, so no block may follow."""
         self._publish()
@@ -129,7 +106,7 @@ class Appender:
         try:
             self._require_open()
             self._require_space(sum(batch.size + blocks.OVERHEAD for batch in group))
-            now = max(self._clock.wall_ns(), self._active.last_timestamp_ns)
+            now = self._now()
             while len(results) < len(group):
                 if self._is_full(group[len(results)], now):
                     self._roll(now)
@@ -140,7 +117,8 @@ class Appender:
 
     def _write_run(self, group: Sequence[Batch], now: int) -> list[Appended]:
         """As many batches as the active segment takes, in one write."""
-        run = self._seal(group, now)
+        ahead, self._ahead = self._ahead, None
+        run = ahead.run if ahead is not None and ahead.fits(self._active, group) else self._sealed(group, now)
         try:
             self._file.write(self._active.end_position, run.entries)
         except OSError as error:
@@ -153,39 +131,22 @@ class Appender:
         self._active = run.after._replace(index_rows=len(self._index))
         return run.appended
 
-    def _seal(self, group: Sequence[Batch], now: int) -> _Run:
-        """Batches as chained entries, until the active segment is full. The hot loop of the whole log."""
-        active, options = self._active, self.options
-        run = _Run([], [], [], [], active)
-        position, offset, previous = active.end_position, active.end_offset, active.last_block_hash
-        max_time_ns, records = active.max_time_ns, active.records
-        for batch in group:
-            count, size = batch.header.count, batch.size + blocks.OVERHEAD
-            full = position + size > options.segment_bytes or records + count > options.segment_records
-            if full and records:
-                break
-            head = batches.stamp(batch.header, offset, options.leader_epoch, now)
-            entry = blocks.encode_entry(previous, now, position, head, batch.body)
-            previous = entry[blocks.HASH]
-            run.entries.append(entry)
-            run.appended.append(Appended(offset, offset + count, now, active.number, previous, options.durability))
-            run.positions.append(position)
-            run.times_before.append(max_time_ns)
-            max_time_ns = max(max_time_ns, now if batch.header.base_time_ns == UNSTAMPED else batch.header.max_time_ns)
-            position += size
-            offset += count
-            records += count
-        return run._replace(
-            after=active._replace(
-                end_position=position,
-                end_offset=offset,
-                last_block_hash=previous,
-                max_time_ns=max_time_ns,
-                last_timestamp_ns=now,
-                blocks=active.blocks + len(run.entries),
-                records=records,
-            )
-        )
+    def prepare(self, group: Sequence[Batch]) -> None:
+        """Seals what the next `write` will bring first, so that its hashing is done beside a sync of what was written.
+
+        Nothing changes that anybody sees. Should a roll or other batches come before, they are sealed anew.
+        """
+        now = self._now()
+        if group and self._failure is None and not self._is_full(group[0], now):
+            self._ahead = Ahead(self._active, group, self._sealed(group, now))
+
+    def _sealed(self, group: Sequence[Batch], now: int) -> SealedRun:
+        return seal(self._active, self.options, group, now)
+
+    def _now(self) -> int:
+        """Time in a log never goes back, nor behind what was sealed ahead."""
+        last = self._active if self._ahead is None else self._ahead.run.after
+        return max(self._clock.wall_ns(), last.last_timestamp_ns)
 
     def _take_back(self, error: OSError) -> NoReturn:
         """A write that ran out of space put nothing acknowledged at risk: cut what it left, and go on later."""

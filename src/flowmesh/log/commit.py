@@ -1,5 +1,6 @@
 """Group commit: one round takes everything that waits, writes it log by log, syncs once for each log, and answers.
 
+While a round's sync is under way the next one may be prepared: sealed, but not written.
 The same rounds run under the host's writer thread and in the simulator; only who calls them, and how several logs are
 synced at once, differs.
 """
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from flowmesh.base.durability import Policy
 from flowmesh.base.errors import FlowMeshError, StorageFailed
+from flowmesh.base.limits import PREPARE_BYTES_MAX
 from flowmesh.format.block import OVERHEAD
 from flowmesh.log.options import LogOptions
 
@@ -33,6 +35,11 @@ class Committed(Protocol):
 
     def write(self, group: Sequence[Any]) -> list[Result]: ...
 
+    def prepare(self, group: Sequence[Any]) -> None:
+        """Told, while a sync of this log is under way, what the next `write` will begin with. Changes nothing that is
+        written or read: it may work ahead, or do nothing."""
+        ...
+
     def sync_file(self) -> None: ...
 
     def complete_sync(self) -> None: ...
@@ -48,14 +55,16 @@ class Item(Protocol):
 SyncFiles = Callable[[Sequence[Committed]], None]
 
 
-class Submission(NamedTuple):
-    log: Committed
-    group: Sequence[Item]
-    done: Done
+class Submission:
+    """What somebody wants to be appended to one log."""
 
-    @property
-    def size(self) -> int:
-        return sum(item.size + OVERHEAD for item in self.group)
+    __slots__ = ("done", "group", "log", "size")
+
+    def __init__(self, log: Committed, group: Sequence[Item], done: Done) -> None:
+        self.log = log
+        self.group = group
+        self.done = done
+        self.size = sum([item.size for item in group]) + OVERHEAD * len(group)
 
 
 class Completion(NamedTuple):
@@ -95,6 +104,20 @@ def commit(waiting: Sequence[Submission], sync_files: SyncFiles = sync_one_by_on
             completions.append(Completion(item.done, results[first : first + len(item.group)]))
             first += len(item.group)
     return completions
+
+
+def prepare(waiting: Sequence[Submission], bytes_max: int = PREPARE_BYTES_MAX) -> None:
+    """Tells logs what is next for them, in the order in which the next round will write it."""
+    by_log: dict[int, tuple[Committed, list[Item]]] = {}
+    for submission in waiting:
+        bytes_max -= submission.size
+        if bytes_max < 0:
+            break
+        if submission.log.options.durability.policy is not Policy.ALWAYS:
+            by_log.setdefault(id(submission.log), (submission.log, []))[1].extend(submission.group)
+    for log, group in by_log.values():
+        if log.failure is None:
+            log.prepare(group)
 
 
 def sync(logs: Sequence[Committed], sync_files: SyncFiles) -> None:

@@ -90,6 +90,9 @@ class GroupsPartition:
         self._unsynced = decision.events
         return decision.outcomes
 
+    def prepare(self, group: Sequence[Command]) -> None:
+        """Nothing can be decided before what was written is synced, and so applied."""
+
     def sync_file(self) -> None:
         self.appender.sync_file()
 

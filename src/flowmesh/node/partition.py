@@ -7,23 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import is_
 from typing import NamedTuple
 
 from flowmesh.base.durability import Policy
 from flowmesh.base.errors import CorruptData, FlowMeshError
 from flowmesh.base.limits import SNAPSHOT_BYTES
-from flowmesh.log.appender import Appended, Appender
+from flowmesh.log.appender import Appender
 from flowmesh.log.findings import Damage
 from flowmesh.log.options import LogOptions
 from flowmesh.log.retention import Retention
 from flowmesh.log.scan import scan
+from flowmesh.log.sealing import Appended
 from flowmesh.log.trim import doomed
 from flowmesh.log.view import LogView
 from flowmesh.node import snapshots
 from flowmesh.node.statistics import CommitStatistics
 from flowmesh.ports.clock import Clock
 from flowmesh.ports.disk import Disk
-from flowmesh.streams.machine import AppendCommand, Placed, StreamMachine
+from flowmesh.streams.machine import AppendCommand, Decision, Placed, StreamMachine
 from flowmesh.streams.producers import SentBatch
 
 
@@ -34,6 +36,17 @@ class AppendReply(NamedTuple):
     end_offset: int
     timestamp_ns: int
     repeated: bool = False
+
+
+class _Prepared(NamedTuple):
+    """A decision that was made before the write that brings its commands."""
+
+    end_offset: int
+    group: Sequence[AppendCommand]
+    decision: Decision
+
+    def fits(self, end_offset: int, group: Sequence[AppendCommand]) -> bool:
+        return end_offset == self.end_offset and len(group) >= len(self.group) and all(map(is_, self.group, group))
 
 
 class StreamPartition:
@@ -50,6 +63,7 @@ class StreamPartition:
         self._disk = disk
         self._clock = clock
         self._sync_ns = 0
+        self._prepared: _Prepared | None = None
         self._snapshot_position = self._position()
         self._fold()
 
@@ -84,7 +98,20 @@ class StreamPartition:
         return self.appender.failure
 
     def write(self, group: Sequence[AppendCommand]) -> list[AppendReply | FlowMeshError]:
+        prepared, self._prepared = self._prepared, None
+        if prepared is None or not prepared.fits(self.appender.written_end, group):
+            return self._carry_out(self.machine.decide(group, self._clock.wall_ns()))
+        replies = self._carry_out(prepared.decision)
+        rest = group[len(prepared.group) :]
+        return [*replies, *self._carry_out(self.machine.decide(rest, self._clock.wall_ns()))] if rest else replies
+
+    def prepare(self, group: Sequence[AppendCommand]) -> None:
+        """What was written is applied, so what comes next can be decided, although no sync has covered it yet."""
         decision = self.machine.decide(group, self._clock.wall_ns())
+        self.appender.prepare(decision.batches)
+        self._prepared = _Prepared(self.appender.written_end, group, decision)
+
+    def _carry_out(self, decision: Decision) -> list[AppendReply | FlowMeshError]:
         results = self.appender.write(decision.batches)
         if decision.batches:
             self.statistics.records.add(sum([batch.header.count for batch in decision.batches]))

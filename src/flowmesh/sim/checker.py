@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from flowmesh.base.errors import DiskFull, FlowMeshError
 from flowmesh.format.columns import Header, decode
-from flowmesh.log.appender import Appended
 from flowmesh.log.scan import Block
+from flowmesh.log.sealing import Appended
 from flowmesh.log.view import LogView
 
 TAG_BYTES = 8

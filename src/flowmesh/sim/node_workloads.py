@@ -242,10 +242,23 @@ _MIXED: tuple[Callable[[NodeWorld], None], ...] = (
     _change_tokens, NodeWorld.trim, NodeWorld.tick, NodeWorld.restart,
 )  # fmt: skip
 
+
+def _ahead(world: NodeWorld) -> None:
+    world.open()
+    world.create(ORDERS, TWO)
+    first, second = Part(ORDERS, 0), Part(ORDERS, 1)
+    for _ in range(3):
+        world.send(world.batch(first), world.records(second), world.batch(first, producer=2), apart=True)
+        world.send(world.again(first), world.batch(first, 1), world.batch(second), world.records(first), apart=True)
+    world.restart()
+    world.send(world.again(first), world.batch(first), world.batch(second, producer=3), apart=True)
+
+
 NODE_WORKLOADS: Mapping[str, NodeWorkload] = {
     "node-streams": NodeWorkload(_streams, "a node: streams made, altered, deleted, and made again by the same name"),
     "node-access": NodeWorkload(_access, "a node: tenants and tokens made, rotated, revoked and deleted"),
     "node-producers": NodeWorkload(_producers, "a node: idempotent producers that repeat themselves and take over"),
+    "node-ahead": NodeWorkload(_ahead, "a node: rounds that are prepared beside the sync of the one before"),
     "node-policies": NodeWorkload(_durabilities, "a node: streams of each durability in the same rounds"),
     "node-trims": NodeWorkload(_trims, "a node: retention, and producers whose batches were trimmed"),
     "node-groups": NodeWorkload(_groups, "a node: groups of readers, and a hold that keeps retention away"),

@@ -235,14 +235,14 @@ class NodeWorld(NodeMachine):
         tag = f"{number:0{TAG_BYTES}d}".encode()
         return [(tag if row == 0 else b"") + self.chance.randbytes(size) for row in range(count)]
 
-    def send(self, *groups: Sequence[Append]) -> None:
-        """One round of the writer, for as many partitions as are named."""
+    def send(self, *groups: Sequence[Append], apart: bool = False) -> None:
+        """One round of the writer, for as many partitions as are named, or several rounds."""
         self.begin()
         for append in (append for group in groups for append in group):
             partition = self.node.streams[append.part.key].partitions[append.part.partition]
             self._writer.submit(partition, append.commands, partial(self._told, append))
         try:
-            self._writer.step()
+            (self._writer.step_apart if apart else self._writer.step)()
         except OSError as error:
             self.problems.append(f"a round raised instead of answering: {error}")
             raise Stopped from error

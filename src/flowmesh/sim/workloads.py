@@ -60,6 +60,15 @@ def _groups(world: World) -> None:
         world.send(*groups, [world.batch(3, 300, rich=True)])
 
 
+def _ahead(world: World) -> None:
+    world.open()
+    for round_ in range(4):
+        world.send(*([world.batch(1 + row % 2, 60) for row in range(1 + group % 2)] for group in range(2 + round_)),
+                   apart=True)  # fmt: skip
+    world.roll()
+    world.send([world.batch()], [world.batch()], [world.batch(9)], [world.batch(3, 300, rich=True)], apart=True)
+
+
 def _rolls(world: World) -> None:
     world.open()
     for _ in range(4):
@@ -230,6 +239,7 @@ _LARGE = LogOptions(disk_reserve_bytes=0, segment_bytes=4 * SEGMENT_BYTES_MIN, i
 WORKLOADS: Mapping[str, Workload] = {
     "append": Workload(_append, "batches of several sizes, one commit each"),
     "groups": Workload(_groups, "group commits of many submissions"),
+    "ahead": Workload(_ahead, "commits that are prepared beside the sync before them, and rolls in between", _SMALL),
     "rolls": Workload(_rolls, "segments full after two batches, asked-for rolls, rolls inside one write", _SMALL),
     "trims": Workload(_trims, "retention by size and by age, down to one empty segment", _SMALL),
     "holds": Workload(_holds, "retention that meets holds", _SMALL),

@@ -87,8 +87,8 @@ class World:
             codec=codec,
         )
 
-    def send(self, *groups: Sequence[tuple[int, Batch]]) -> None:
-        """One commit round of these submissions; what comes back is what their senders were told."""
+    def send(self, *groups: Sequence[tuple[int, Batch]], apart: bool = False) -> None:
+        """One commit round of these submissions, or several; what comes back is what their senders were told."""
         for group in groups:
             numbers = [number for number, _ in group]
 
@@ -98,7 +98,7 @@ class World:
 
             self._writer.submit(self.log, [batch for _, batch in group], done)
         try:
-            self._writer.step()
+            (self._writer.step_apart if apart else self._writer.step)()
         except OSError as error:
             self.problems.append(f"a commit round raised instead of answering: {error}")
             raise Stopped from error

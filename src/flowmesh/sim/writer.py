@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flowmesh.log.commit import Committed, Done, Item, Submission, SyncFiles, commit, sync, sync_one_by_one
+from flowmesh.log.commit import Committed, Done, Item, Submission, SyncFiles, commit, prepare, sync, sync_one_by_one
 
 
 class SimWriter:
@@ -18,12 +18,25 @@ class SimWriter:
         self._waiting.append(Submission(log, group, done))
         self._logs[id(log)] = log
 
-    def step(self) -> int:
-        """One commit of all that waits; returns how many submissions it took."""
-        waiting, self._waiting = self._waiting, []
-        for done, results in commit(waiting, self._sync_files):
+    def step(self, count: int | None = None) -> int:
+        """One commit of what waits, or of the first so many submissions; returns how many it took. As many again are
+        prepared beside its sync: here before it, for if it fails they must not count."""
+        waiting, self._waiting = self._waiting[:count], self._waiting[count:] if count is not None else []
+
+        def sync_files(logs: Sequence[Committed]) -> None:
+            prepare(self._waiting[:count])
+            self._sync_files(logs)
+
+        for done, results in commit(waiting, sync_files):
             done(results)
         return len(waiting)
+
+    def step_apart(self) -> None:
+        """All that waits, in commits of one and of two submissions in turn: what was prepared is sometimes the
+        beginning of what comes, and sometimes more than that."""
+        turn = 0
+        while self.step(1 + turn % 2):
+            turn += 1
 
     def tick(self) -> None:
         """The moment at which interval logs are synced."""
