@@ -48,7 +48,7 @@ STAGES: tuple[Stage, ...] = (
     (WRITER, "decide, apply, make results", partition.StreamPartition, "write"),
     (WRITER, "the log around the hash", appender.Appender, "write"),
     (WRITER, "ask for free space", disk.RealDisk, "free_bytes"),
-    (WRITER, "stamp, hash, checksum", appender.Appender, "_seal"),
+    (WRITER, "stamp, hash, checksum", appender.Appender, "_sealed"),
     (WRITER, "pwrite: the block, and the durable mark", disk.RealFile, "write"),
     (WRITER, "fdatasync", disk.RealFile, "sync"),
     (WRITER, "publish to readers", appender.Appender, "complete_sync"),

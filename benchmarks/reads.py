@@ -10,7 +10,7 @@ from flowmesh.format import columns
 from flowmesh.log.view import LogView
 
 SMALL = Row("sequential read, 1 MiB at a time, blocks of 100 kB", "plain `pread`, 1 MiB at a time", 0.6)
-LARGE = Row("sequential read, 1 MiB at a time, blocks of 1 MiB", "plain `pread`, 1 MiB at a time")
+LARGE = Row("sequential read, 1 MiB at a time, blocks of 1 MiB", "plain `pread`, 1 MiB at a time", 0.6)
 TAIL = Row("tail reads from memory, decoded to records", "decoding the same batches alone")
 
 
