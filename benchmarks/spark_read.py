@@ -103,7 +103,8 @@ class _Reads:
         span_ns = self.count // PARTITIONS * _MILLISECOND_NS
         begin, end = (_T0_NS + span_ns * percent // 100 for percent in (50, 51))
         where = f"timestamp >= timestamp_micros({begin // 1000}) AND timestamp < timestamp_micros({end // 1000})"
-        return timed(lambda: _discard(self.files("plain").where(where)))
+        # Every record is in the order of its time, and who knows that says it: else a minute more is read.
+        return timed(lambda: _discard(self.files("plain", lateness="0s").where(where)))
 
     def micro_batches(self, batches: int) -> list[Durations]:
         stream = self.spark.readStream.format("flowmesh").options(url=self._node.url, token=self._node.token)

@@ -211,7 +211,8 @@ class WriterThread:
         alone is synced without a detour through another thread."""
         if not logs:
             return
-        began, waiting = self._clock.monotonic_ns(), self._look_ahead()
+        began = self._clock.monotonic_ns()
+        waiting = self._look_ahead() if self._ahead or not self._inbox.empty() else []
         if len(logs) < 2 and not waiting:
             sync_one_by_one(logs)
         else:

@@ -23,6 +23,7 @@ from flowmesh.spark.options import EARLIEST, READ_OPTIONS, StreamName, checked, 
 from flowmesh.spark.planning import PieceTask, ReadPlan, ReadSettings, clipped, even_split_bytes, plan
 from flowmesh.spark.schema import Projection
 from flowmesh.spark.tiered import ArchiveLookup, TieredAsking
+from flowmesh.spark.worker_heap import settle
 
 STREAM_ONLY = ("maxRecordsPerTrigger", "maxBytesPerTrigger", "group", "hold")
 BATCH_ONLY = ("endingOffsets", "endingTimestamp")
@@ -93,6 +94,7 @@ class PieceReader:
             except FlowMeshError as error:
                 place = f"partition {piece.partition}, offsets [{piece.start}, {piece.end})"
                 raise explained(error, f"stream {self.location.stream}, {place}") from None
+        settle()
 
 
 class BatchReader(DataSourceReader):
@@ -102,8 +104,9 @@ class BatchReader(DataSourceReader):
         self.pieces = PieceReader(given, schema)
 
     def partitions(self) -> list[InputPartition]:
-        # Spark turns an empty list into a task without pieces.
-        return [*self.plan().tasks()]
+        tasks = self.plan().tasks()
+        settle()
+        return [*tasks]  # Spark turns an empty list into a task without pieces
 
     def plan(self) -> ReadPlan:
         location, values = self.pieces.location, self.pieces.values

@@ -20,7 +20,7 @@ from flowmesh.spark.location import Location, Range, StreamAsking, StreamFacts
 from flowmesh.spark.reading import Stored, record_batches
 from flowmesh.spark.task_cuts import CutPiece, Cuts, cut_again
 
-PIECE_BYTES_MIN, PIECE_BYTES_MAX = 16 * MIB, 128 * MIB
+PIECE_BYTES_MIN, PIECE_BYTES_MAX = 16 * MIB, 256 * MIB
 """How large the pieces of a batch are made, where no option says it."""
 PACK_BYTES = 4 * MIB
 """Small pieces share a task up to this size: a task costs more than reading a megabyte."""

@@ -21,6 +21,7 @@ from flowmesh.spark.errors import Condition, FlowMeshSparkError
 from flowmesh.spark.lanes import ProducerName
 from flowmesh.spark.rows import RowShape, routed, row_shape
 from flowmesh.spark.sink_options import SinkPlan, sink_plan
+from flowmesh.spark.worker_heap import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +119,8 @@ def _written(
                 delivery.put(partition, rows)
             delivery.relieve()
         delivery.finish()
-        return RowsWritten(delivery.rows, delivery.found)
+    settle()
+    return RowsWritten(delivery.rows, delivery.found)
 
 
 def _task() -> TaskContext:
