@@ -142,27 +142,51 @@ def test_half_of_much_is_left_for_the_next_commit_unless_a_sync_takes_longer_tha
     assert disk.syncs[FIRST] == commits + 1
 
 
+def test_nothing_is_prepared_behind_a_call_that_may_change_what_it_promises(
+    tmp_path: Path, disk: WatchedDisk, writer: WriterThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_here(tmp_path, replace(SMALL, segment_records=10**6, segment_bytes=MIB), disk=disk)
+    large = columns.encode([bytes(PREPARE_BYTES_MIN)])
+    prepared: list[int] = []
+    monkeypatch.setattr(log, "prepare", lambda group: prepared.append(len(group)))
+    held = threading.Event()
+
+    def alter() -> None:
+        log.options = replace(log.options, durability=ALWAYS)
+
+    writer.call(lambda: held.wait(PATIENCE_S) and None)
+    before = writer.append(log, [batch(0, 1)])
+    writer.call(alter)
+    after = writer.append(log, [large])
+    held.set()
+    promised = [future.result(PATIENCE_S)[0].durability for future in (before, after)]
+    assert promised == [BATCH, ALWAYS]
+    assert prepared == []
+
+
 def test_what_cannot_be_prepared_is_written_all_the_same(
     tmp_path: Path, disk: WatchedDisk, writer: WriterThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, gate = make(tmp_path, disk), Gate(disk)
+    log = make(tmp_path, disk)
+    large = columns.encode([bytes(PREPARE_BYTES_MIN)])
     tries: list[int] = []
+    rest: list[Future[Sequence[object]]] = []
+    write = log.write
+
+    def write_and_send_more(group: Sequence[Batch]) -> list[Appended | FlowMeshError]:
+        monkeypatch.setattr(log, "write", write)
+        rest.extend(writer.append(log, [each]) for each in (batch(1, 1), large, large))
+        return write(group)
 
     def prepare(group: Sequence[Batch]) -> None:
         tries.append(len(group))
         raise RuntimeError("unforeseen")
 
+    monkeypatch.setattr(log, "write", write_and_send_more)
     monkeypatch.setattr(log, "prepare", prepare)
-    large = columns.encode([bytes(PREPARE_BYTES_MIN)])
-    held = threading.Event()
-    writer.call(lambda: held.wait(PATIENCE_S) and None)
     first = writer.append(log, [batch(0, 1)])
-    writer.call(lambda: None)
-    writer.submit(log, [batch(1, 1)], lambda _results: None)
-    rest = [writer.append(log, [large]), writer.append(log, [large])]
-    gate.opened.set()
-    held.set()
-    assert offsets(first, *rest) == [0, 2, 3]
+    assert offsets(first) == [0]
+    assert offsets(*rest) == [1, 2, 3]
     assert tries == [3]
 
 

@@ -83,7 +83,7 @@ def test_what_was_sealed_ahead_is_written_as_it_is_and_hangs_on_what_was_there(t
     assert verify_log(DISK, str(tmp_path)).sound
 
 
-@pytest.mark.parametrize("between", ["another batch", "fewer", "a write", "a roll", "nothing"])
+@pytest.mark.parametrize("between", ["another batch", "fewer", "a write", "a roll", "other options", "nothing"])
 def test_what_was_sealed_ahead_counts_only_if_nothing_came_between(tmp_path: Path, between: str) -> None:
     log = open_here(tmp_path, WIDE)
     log.write([batch(0, 1)])
@@ -96,6 +96,8 @@ def test_what_was_sealed_ahead_counts_only_if_nothing_came_between(tmp_path: Pat
         log.write([first])
     elif between == "a roll":
         log.roll()
+    elif between == "other options":
+        log.options = replace(log.options, durability=ALWAYS)
     group = {"another batch": [batch(1, 1), second], "fewer": [first], "a write": [second]}.get(
         between, [first, second]
     )
@@ -103,6 +105,9 @@ def test_what_was_sealed_ahead_counts_only_if_nothing_came_between(tmp_path: Pat
     log.sync()
     assert values(log.view) == written(range(2 if between == "fewer" else 3))
     assert (results[-1] is sealed.run.appended[-1]) == (between == "nothing")
+    assert [result.durability for result in results if isinstance(result, Appended)] == [log.options.durability] * len(
+        results
+    )
     log.close()
     assert verify_log(DISK, str(tmp_path)).sound
 

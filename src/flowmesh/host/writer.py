@@ -137,16 +137,17 @@ class WriterThread:
     def _run(self) -> None:
         running = True
         while running:
-            waiting, calls, running = self._gather()
+            waiting, call, running = self._gather()
             if waiting:
                 self._deliver(self._commit(waiting))
-            for call in calls:
+            if call is not None:
                 call.run()
             self._sync_due(everything=not running)
 
-    def _gather(self) -> tuple[list[Submission], list[_Call], bool]:
+    def _gather(self) -> tuple[list[Submission], _Call | None, bool]:
         """Everything that waits, up to one commit's size; of what takes longer to seal than to sync the first half, so
-        that the sealing of the other one hides behind a sync. A call ends the round, so that nothing overtakes it."""
+        that the sealing of the other one hides behind a sync. Or else a call: it ends the round before it and stays in
+        front of all that came later, so that nothing overtakes it, and nothing behind it is prepared before it."""
         waiting: list[Submission] = []
         size = 0
         item = self._next(block=True)
@@ -154,15 +155,16 @@ class WriterThread:
             waiting.append(item)
             size += item.size
             item = self._next(block=False) if size < COMMIT_BYTES_MAX else _NOTHING
+        if not waiting:
+            return [], item if isinstance(item, _Call) else None, item is not None
+        if item is not _NOTHING:
+            self._ahead.appendleft(cast(_Call | None, item))
         least, self._prepared = self._prepared, 0
-        halved = size >= max(HALVED_BYTES_MIN, int(self._sync_ns * SEALED_BYTES_PER_NS))
-        if halved and (later := _second_half(waiting, size, least)):
-            if item is not _NOTHING:
-                self._ahead.appendleft(cast(_Call | None, item))
+        if size >= max(HALVED_BYTES_MIN, int(self._sync_ns * SEALED_BYTES_PER_NS)):
+            later = _second_half(waiting, size, least)
             self._ahead.extendleft(reversed(later))
-            return waiting[: -len(later)], [], True
-        calls = [item] if isinstance(item, _Call) else []
-        return waiting, calls, item is not None
+            del waiting[len(waiting) - len(later) :]
+        return waiting, None, True
 
     def _next(self, *, block: bool) -> Submission | _Call | object | None:
         if self._ahead:

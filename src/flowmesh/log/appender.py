@@ -118,7 +118,11 @@ class Appender:
     def _write_run(self, group: Sequence[Batch], now: int) -> list[Appended]:
         """As many batches as the active segment takes, in one write."""
         ahead, self._ahead = self._ahead, None
-        run = ahead.run if ahead is not None and ahead.fits(self._active, group) else self._sealed(group, now)
+        run = (
+            ahead.run
+            if ahead is not None and ahead.fits(self._active, self.options, group)
+            else self._sealed(group, now)
+        )
         try:
             self._file.write(self._active.end_position, run.entries)
         except OSError as error:
@@ -138,7 +142,7 @@ class Appender:
         """
         now = self._now()
         if group and self._failure is None and not self._is_full(group[0], now):
-            self._ahead = Ahead(self._active, group, self._sealed(group, now))
+            self._ahead = Ahead(self._active, self.options, group, self._sealed(group, now))
 
     def _sealed(self, group: Sequence[Batch], now: int) -> SealedRun:
         return seal(self._active, self.options, group, now)

@@ -41,13 +41,16 @@ class Ahead(NamedTuple):
     """A run that was sealed before the write that brings its batches."""
 
     before: Segment
+    options: LogOptions
     group: Sequence[Batch]
     run: SealedRun
 
-    def fits(self, active: Segment, group: Sequence[Batch]) -> bool:
-        """Whether sealing `group` would make it now: nothing was appended since, and these batches come first."""
+    def fits(self, active: Segment, options: LogOptions, group: Sequence[Batch]) -> bool:
+        """Whether sealing `group` would make it now: nothing was appended or altered since, and these come first."""
+        if self.before is not active or self.options is not options:
+            return False
         sealed = self.group[: len(self.run.entries)]
-        return self.before is active and len(group) >= len(sealed) and all(map(is_, sealed, group))
+        return len(group) >= len(sealed) and all(map(is_, sealed, group))
 
 
 def seal(active: Segment, options: LogOptions, group: Sequence[Batch], now: int) -> SealedRun:
